@@ -1,0 +1,92 @@
+# nightshift: `make` builds ./nightshift, `make demo` and `make test` do everything else, from a fresh machine.
+#
+# One tree per mode under build/; one object per instruction set with its own flags. -ffp-contract=off and never
+# fast-math: results must not depend on the compiler's mood.
+
+MODE ?= release
+CC ?= cc
+B := build/$(MODE)
+
+CFLAGS_release := -O2 -g
+CFLAGS_asan := -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
+CFLAGS_tsan := -O1 -g -fsanitize=thread
+LDFLAGS_asan := -fsanitize=address,undefined
+LDFLAGS_tsan := -fsanitize=thread
+WARN := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wpointer-arith -Wcast-qual -Wvla \
+        -Wno-format-truncation $(if $(WERROR),-Werror)
+ALL_CFLAGS := -std=gnu11 -D_GNU_SOURCE -I. $(WARN) -ffp-contract=off -pthread $(CFLAGS_$(MODE)) $(CFLAGS)
+LIBS := -lcjson -lsqlite3 -lwebpdemux -lwebp -lmd -lm -pthread
+
+ARCH := $(shell $(CC) -dumpmachine | cut -d- -f1)
+LIB_SRC := $(filter-out src/main.c,$(wildcard src/*.c vision/*.c jobs/*.c))
+ifneq ($(ARCH),x86_64)
+LIB_SRC := $(filter-out src/kern_avx2.c src/kern_avx512.c src/kern_amx.c,$(LIB_SRC))
+endif
+ifneq ($(ARCH),aarch64)
+LIB_SRC := $(filter-out src/kern_neon.c,$(LIB_SRC))
+endif
+LIB_OBJ := $(LIB_SRC:%.c=$(B)/%.o)
+LIB := $(B)/libnightshift.a
+UNIT := $(patsubst %.c,$(B)/%,$(wildcard tests/unit/*.c tests/golden/*.c tests/fault/*.c))
+FUZZ := $(patsubst %.c,$(B)/%,$(wildcard tests/fuzz/*.c))
+TEST_LIB := $(patsubst %.c,$(B)/%.o,$(wildcard tests/lib/*.c))
+
+.PHONY: all demo test check check-asan lint fuzz bench clean deps test-deps tests
+.DELETE_ON_ERROR:
+.SECONDARY:
+
+# `make` alone builds; the goals that set a machine up come first to deps.
+all: nightshift
+
+nightshift: $(B)/nightshift
+	@cp -f $< $@
+
+$(B)/nightshift: $(B)/src/main.o $(LIB)
+	$(CC) $(LDFLAGS_$(MODE)) $(LDFLAGS) -o $@ $^ $(LIBS)
+
+$(LIB): $(LIB_OBJ)
+	@rm -f $@
+	ar rcs $@ $^
+
+$(B)/src/kern_avx2.o: ALL_CFLAGS += -mavx2 -mfma -mf16c
+$(B)/src/kern_avx512.o: ALL_CFLAGS += -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx2 -mfma
+$(B)/src/kern_amx.o: ALL_CFLAGS += -mamx-tile -mamx-bf16 -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512bf16 -mfma
+
+$(B)/%.o: %.c
+	@mkdir -p $(@D)
+	$(CC) $(ALL_CFLAGS) -MMD -MP -c -o $@ $<
+
+$(B)/tests/%: $(B)/tests/%.o $(TEST_LIB) $(LIB)
+	$(CC) $(LDFLAGS_$(MODE)) $(LDFLAGS) -o $@ $< $(TEST_LIB) $(LIB) $(LIBS)
+
+tests: $(UNIT) $(FUZZ) nightshift
+
+deps:
+	@sh tests/lib/deps.sh build
+
+demo: deps
+	@$(MAKE) --no-print-directory -s nightshift
+	@sh examples/demo.sh
+
+test: deps
+	@$(MAKE) --no-print-directory -j2 tests
+	@sh tests/run.sh $(B) $(TESTS)
+
+check: lint test
+
+# Every test again under the address and undefined behaviour sanitizers.
+check-asan: deps
+	@$(MAKE) --no-print-directory -j2 MODE=asan tests
+	@sh tests/run.sh build/asan $(TESTS)
+
+lint:
+	@sh tests/lib/deps.sh lint
+	@sh tests/lint.sh
+
+fuzz: deps
+	@sh tests/fuzz/run.sh
+
+clean:
+	rm -rf build nightshift
+
+-include $(shell find build/$(MODE) -name '*.d' 2>/dev/null)

@@ -1,0 +1,69 @@
+/* The public face of src/: a loaded model and the sequences that run through it, sweep by sweep.
+ *
+ * Rows in (token ids or image embeddings), tokens out. A sweep takes one decode row of each
+ * sequence past its prompt and chunks of the prompts of others through all layers once. A
+ * sequence's tokens depend on that sequence alone: not on what runs beside it, chunk sizes, cache,
+ * threads or interruption. One caller thread at a time. */
+#ifndef NS_ENGINE_H
+#define NS_ENGINE_H
+
+#include "src/config.h"
+#include "src/mem.h"
+#include "src/plan.h"
+#include "src/quant.h"
+#include "src/sample.h"
+
+struct engine;
+
+struct engine_opts {
+    const char *model_dir;
+    struct mem *mem;
+    struct compute compute;
+    struct plan plan; /* from plan_make: sequences, rows per sweep, cache slots, pinned layers */
+    bool direct_io;
+};
+
+enum status engine_open(struct engine **out, const struct engine_opts *o, struct err *e);
+void engine_close(struct engine *g);
+const struct config *engine_config(const struct engine *g);
+
+struct engine_image {
+    size_t first, n; /* rows [first, first + n) of the prompt */
+    const float
+        *rows; /* [n][hidden]; must live until the sequence gives its first token or is removed */
+};
+
+struct engine_sequence {
+    uint64_t tag;       /* the caller's name for it, unique among those running */
+    const int32_t *ids; /* prompt; copied */
+    size_t n_ids;
+    const struct engine_image *images; /* copied, the rows themselves not */
+    size_t n_images;
+    const int32_t *done; /* tokens it gave before an interruption; copied */
+    size_t n_done;
+    size_t max_tokens; /* room is reserved for n_ids + max_tokens rows */
+    struct sample_params sample;
+};
+
+/* E_PROMPT_TOO_LONG when it can never fit, E_BUDGET when there is no room at present. */
+enum status engine_add(struct engine *g, const struct engine_sequence *s, struct err *e);
+void engine_remove(struct engine *g, uint64_t tag);
+size_t engine_running(const struct engine *g);
+
+/* Called for each new token, in order. Return false to end the sequence: it is removed, later
+ * tokens of the same sweep are dropped. logits [vocab] are those the token was drawn from. */
+typedef bool (*engine_token_fn)(void *user, uint64_t tag, int32_t id, const float *logits);
+
+/* One sweep over whatever is running. An error leaves every sequence where it was before the sweep
+ * began, as far as the caller can see: no tokens of it were reported. The engine is then only good
+ * for closing. */
+enum status engine_sweep(struct engine *g, engine_token_fn fn, void *user, struct err *e);
+
+struct engine_stats {
+    uint64_t sweeps, prefill_rows, decode_rows, tokens;
+    uint64_t expert_uses, expert_fetches, expert_bytes, trunk_bytes;
+    double sweep_s, wait_s;
+};
+void engine_stats(const struct engine *g, struct engine_stats *out);
+
+#endif

@@ -1,0 +1,56 @@
+/* A bounded cache of expert records.
+ *
+ * It holds bytes by key. Getting them is the fetch callback's business, so this file opens nothing
+ * and computes nothing. A borrowed record stays in place until released; one being read is neither
+ * handed out nor evicted. Reader threads of its own fetch what was announced ahead of use. Eviction
+ * keeps the experts with the highest decayed use counts: access is cyclic (layer 0..n, again and
+ * again), which defeats LRU. The mutex guards every field and is never held across fetch. */
+#ifndef NS_EXPERT_CACHE_H
+#define NS_EXPERT_CACHE_H
+
+#include "src/mem.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct expert_cache;
+typedef enum status (*expert_fetch_fn)(void *user, uint32_t key, void *dst, size_t *at,
+                                       struct err *e);
+
+struct expert_cache_opts {
+    struct mem *mem;
+    size_t slots; /* >= 2; those in flight and borrowed count too */
+    size_t slot_bytes;
+    uint32_t keys;    /* keys are 0..keys-1 */
+    unsigned readers; /* threads; 0 = fetch in expert_cache_get only */
+    expert_fetch_fn fetch;
+    void *user;
+};
+
+/* Takes whole slots from the budget; E_BUDGET if they do not fit. End with expert_cache_close. */
+enum status expert_cache_open(struct expert_cache **out, const struct expert_cache_opts *o,
+                              struct err *e);
+void expert_cache_close(struct expert_cache *c);
+
+/* Announce what will be got soon, in order of use, replacing what was announced before and has not
+ * begun to be read. Only a hint: never waits, never fails. keys is copied. */
+void expert_cache_announce(struct expert_cache *c, const uint32_t *keys, size_t n);
+
+/* Borrow one record, waiting if its read is under way. Release it exactly once. At most slots - 1
+ * may be borrowed at a time. A failed fetch is returned here, and the key may be asked for again.
+ */
+enum status expert_cache_get(struct expert_cache *c, uint32_t key, const void **out, struct err *e);
+void expert_cache_release(struct expert_cache *c, uint32_t key);
+
+/* A sweep begins: use counts decay. */
+void expert_cache_tick(struct expert_cache *c);
+
+struct expert_cache_stats {
+    uint64_t gets, hits; /* hit: the record was there, or its announced read had already ended */
+    uint64_t fetches, fetched_ahead, wasted; /* wasted: fetched ahead and evicted unused */
+    double wait_s;                           /* spent waiting in get */
+};
+void expert_cache_stats(struct expert_cache *c, struct expert_cache_stats *out);
+
+#endif

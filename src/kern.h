@@ -1,0 +1,89 @@
+/* The table of kernels: the inner loops, one implementation per instruction set, chosen at run
+ * time.
+ *
+ * Every function works on each row by itself with one fixed order of additions, whatever the number
+ * of rows, the split of outputs or the thread: a row's result depends on that row alone. Only the
+ * instruction set may change low bits. All activations are F32; weights are F32, BF16 or MXFP4. */
+#ifndef NS_KERN_H
+#define NS_KERN_H
+
+#include "src/err.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* One matrix product, y = W x for many rows: y[r * ldy + o] = sum_i W[o][i] * x[r * ldx + i], for r
+ * in [0, rows) and o in [first, last). Rows of y and x may have any alignment that floats have. */
+struct mm {
+    float *y;
+    size_t ldy;
+    const void *w;        /* [outputs][cols] row-major: float, uint16_t (BF16) or packed nibbles
+                             [outputs][cols / 2] */
+    const uint8_t *scale; /* MXFP4: [outputs][cols / 32] E8M0 exponents; else NULL */
+    size_t cols;          /* MXFP4: a multiple of 32 */
+    const float *x;
+    size_t ldx;
+    size_t rows;
+    size_t first, last;
+};
+
+struct kern {
+    const char *name; /* "portable", "avx2", ... */
+    void (*mm_f32)(const struct mm *a);
+    void (*mm_bf16)(const struct mm *a);
+    void (*mm_mxfp4)(const struct mm *a);
+
+    /* sum_i a[i] * b[i] */
+    float (*dot)(const float *a, const float *b, size_t n);
+    /* y[i] += s * x[i] */
+    void (*axpy)(float *y, float s, const float *x, size_t n);
+    /* y[i] = x[i] * rsqrt(mean(x^2) + eps) * w[i]; y may be x (kimi-k3 2.2) */
+    void (*rms)(float *y, const float *x, const float *w, size_t n, float eps);
+    /* x <- softmax(x), with the maximum subtracted */
+    void (*softmax)(float *x, size_t n);
+    /* y[i] = beta tanh(g/beta) sig(g) * lb tanh(u/lb) ; lb <= 0: plain u (SiTU). y may be g. */
+    void (*situ)(float *y, const float *g, const float *u, size_t n, float beta, float lb);
+    /* y[i] = g sig(g) * u (SiLU unit); u may be NULL: y = g sig(g). y may be g. */
+    void (*silu)(float *y, const float *g, const float *u, size_t n);
+    /* x[i] = sig(x[i]) */
+    void (*sigmoid)(float *x, size_t n);
+    /* in place: 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))) and 0.5 x (1 + erf(x / sqrt 2)) */
+    void (*gelu_tanh)(float *x, size_t n);
+    void (*gelu_erf)(float *x, size_t n);
+    /* One step of the gated delta rule for one head, state S [k][v] row-major (kimi-k3 2.4):
+     *   S row c *= decay[c];  u = S^T key;  d = beta (value - u);  S += key d^T;  out = S^T query
+     * d_scratch: [v] floats, holds d afterwards. */
+    void (*delta_step)(float *S, size_t k, size_t v, const float *decay, const float *key,
+                       const float *value, float beta, const float *query, float *out,
+                       float *d_scratch);
+};
+
+/* The best table this machine can run, or the one named by isa ("portable", "avx2", "avx512",
+ * "amx", "neon"); E_USAGE when the name is unknown or the machine cannot run it. isa NULL or
+ * "auto": the best. */
+enum status kern_select(const struct kern **out, const char *isa, struct err *e);
+/* All tables this machine can run, portable first; returns the count (<= max). For tests and bench.
+ */
+size_t kern_all(const struct kern **out, size_t max);
+
+/* BF16 <-> F32: exact widening, round to nearest even (NaN stays NaN). */
+static inline float bf16_to_f32(uint16_t b)
+{
+    union {
+        uint32_t u;
+        float f;
+    } v = {(uint32_t)b << 16};
+    return v.f;
+}
+
+static inline uint16_t f32_to_bf16(float f)
+{
+    union {
+        float f;
+        uint32_t u;
+    } v = {f};
+    if ((v.u & 0x7fffffffu) > 0x7f800000u) return (uint16_t)(v.u >> 16 | 0x40);
+    return (uint16_t)((v.u + 0x7fffu + (v.u >> 16 & 1)) >> 16);
+}
+
+#endif

@@ -1,0 +1,329 @@
+/* Files, clock and limits of the machine. */
+#include "src/os.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+static struct {
+    pthread_mutex_t lock; /* guards left, forever */
+    int64_t left[OS_FAULT_KINDS];
+    bool forever[OS_FAULT_KINDS];
+} faults = {.lock = PTHREAD_MUTEX_INITIALIZER, .left = {-1, -1, -1}};
+
+void os_fault(enum os_fault_kind kind, int64_t n, bool forever)
+{
+    pthread_mutex_lock(&faults.lock);
+    faults.left[kind] = n;
+    faults.forever[kind] = forever;
+    pthread_mutex_unlock(&faults.lock);
+}
+
+static bool fault_due(enum os_fault_kind kind)
+{
+    bool due = false;
+    pthread_mutex_lock(&faults.lock);
+    if (faults.left[kind] > 0) {
+        faults.left[kind]--;
+    } else if (faults.left[kind] == 0) {
+        due = true;
+        if (!faults.forever[kind]) faults.left[kind] = -1;
+    }
+    pthread_mutex_unlock(&faults.lock);
+    return due;
+}
+
+enum status os_open(struct os_file *f, const char *path, bool want_direct, struct err *e)
+{
+    *f = (struct os_file){.fd = -1};
+    int fd = -1;
+    if (want_direct) {
+        fd = open(path, O_RDONLY | O_CLOEXEC | O_DIRECT);
+        f->direct = fd >= 0;
+    }
+    if (fd < 0) fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return err_errno(e, errno, "cannot open %s", path);
+    struct stat st;
+    if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode)) {
+        enum status rc = err_set(e, E_IO, "%s is not a regular file", path);
+        close(fd);
+        return rc;
+    }
+    f->fd = fd;
+    f->size = (uint64_t)st.st_size;
+    return OK;
+}
+
+void os_close(struct os_file *f)
+{
+    if (f->fd >= 0) close(f->fd);
+    f->fd = -1;
+}
+
+enum status os_read_at(const struct os_file *f, uint64_t offset, void *dst, size_t len,
+                       const char *path, struct err *e)
+{
+    char *p = dst;
+    size_t done = 0;
+    int again = 3;
+    while (done < len) {
+        ssize_t n = fault_due(OS_FAULT_READ)
+                        ? (errno = EIO, -1)
+                        : pread(f->fd, p + done, len - done, (off_t)(offset + done));
+        if (n > 0) {
+            done += (size_t)n;
+        } else if (n == 0) {
+            return err_set(e, E_IO,
+                           "%s ends at byte %" PRIu64 ", a read wanted %zu bytes at %" PRIu64, path,
+                           offset + done, len, offset);
+        } else if (errno != EINTR && (errno != EIO || again-- == 0)) {
+            return err_errno(e, errno, "cannot read %zu bytes at %" PRIu64 " of %s", len, offset,
+                             path);
+        }
+    }
+    return OK;
+}
+
+enum status os_read_file(const char *path, size_t max_bytes, char **out, size_t *len, struct err *e)
+{
+    *out = NULL;
+    struct os_file f;
+    enum status rc = os_open(&f, path, false, e);
+    if (rc) return rc;
+    char *p = NULL;
+    if (f.size > max_bytes) {
+        rc = err_set(e, E_IO, "%s has %" PRIu64 " bytes, at most %zu are read", path, f.size,
+                     max_bytes);
+        goto out;
+    }
+    p = malloc(f.size + 1);
+    if (!p) {
+        rc = err_set(e, E_NOMEM, "%s: no memory for %" PRIu64 " bytes", path, f.size);
+        goto out;
+    }
+    rc = os_read_at(&f, 0, p, f.size, path, e);
+    if (rc) goto out;
+    p[f.size] = 0;
+    *out = p;
+    *len = f.size;
+    p = NULL;
+out:
+    free(p);
+    os_close(&f);
+    return rc;
+}
+
+static char *join(const char *a, const char *b)
+{
+    size_t n = strlen(a), m = strlen(b);
+    char *s = malloc(n + m + 1);
+    if (s) {
+        memcpy(s, a, n);
+        memcpy(s + n, b, m + 1);
+    }
+    return s;
+}
+
+enum status os_publish_begin(struct os_publish *p, const char *path, struct err *e)
+{
+    *p = (struct os_publish){0};
+    char suffix[32];
+    snprintf(suffix, sizeof suffix, ".tmp%ld", (long)getpid());
+    p->path = join(path, "");
+    p->tmp = join(path, suffix);
+    if (!p->path || !p->tmp) {
+        os_publish_abort(p);
+        return err_set(e, E_NOMEM, "%s: no memory", path);
+    }
+    p->f = fopen(p->tmp, "wbe");
+    if (!p->f) {
+        enum status rc = err_errno(e, errno, "cannot create %s", p->tmp);
+        os_publish_abort(p);
+        return rc;
+    }
+    return OK;
+}
+
+static void publish_fail(struct os_publish *p, int errnum, const char *what)
+{
+    if (!p->failed) err_errno(&p->why, errnum, "cannot %s %s", what, p->tmp);
+    p->failed = true;
+}
+
+void os_publish_write(struct os_publish *p, const void *data, size_t len)
+{
+    if (p->failed) return;
+    if (fault_due(OS_FAULT_WRITE))
+        publish_fail(p, ENOSPC, "write");
+    else if (fwrite(data, 1, len, p->f) != len)
+        publish_fail(p, errno, "write");
+}
+
+static int sync_folder_of(const char *path)
+{
+    char *dir = join(path, "");
+    if (!dir) return ENOMEM;
+    char *slash = strrchr(dir, '/');
+    if (slash == dir) slash++;
+    if (slash) *slash = 0;
+    int fd = open(slash ? dir : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    free(dir);
+    if (fd < 0) return errno;
+    /* Some file systems cannot sync a folder and say EINVAL; their renames are as durable as they
+     * get. */
+    int rc = fsync(fd) != 0 && errno != EINVAL ? errno : 0;
+    close(fd);
+    return rc;
+}
+
+enum status os_publish_commit(struct os_publish *p, struct err *e)
+{
+    if (!p->failed && fflush(p->f) != 0) publish_fail(p, errno, "write");
+    if (!p->failed && (fault_due(OS_FAULT_SYNC) ? (errno = EIO, -1) : fsync(fileno(p->f))) != 0)
+        publish_fail(p, errno, "sync");
+    if (fclose(p->f) != 0 && !p->failed) publish_fail(p, errno, "close");
+    p->f = NULL;
+    if (!p->failed && rename(p->tmp, p->path) != 0) publish_fail(p, errno, "rename");
+    if (p->failed) {
+        enum status rc = p->why.code;
+        if (e) *e = p->why;
+        os_publish_abort(p);
+        return rc;
+    }
+    int errnum = sync_folder_of(p->path);
+    enum status rc = errnum ? err_errno(e, errnum, "cannot sync the folder of %s", p->path) : OK;
+    free(p->path);
+    free(p->tmp);
+    *p = (struct os_publish){0};
+    return rc;
+}
+
+void os_publish_abort(struct os_publish *p)
+{
+    if (p->f) fclose(p->f);
+    if (p->tmp) unlink(p->tmp);
+    free(p->path);
+    free(p->tmp);
+    *p = (struct os_publish){0};
+}
+
+double os_now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+int64_t os_unix_time(void)
+{
+    return (int64_t)time(NULL);
+}
+
+/* The first number in a file, or `other` ("max", missing file). */
+static uint64_t number_in(const char *path, uint64_t other)
+{
+    FILE *f = fopen(path, "re");
+    if (!f) return other;
+    uint64_t v;
+    if (fscanf(f, "%" SCNu64, &v) != 1) v = other;
+    fclose(f);
+    return v;
+}
+
+/* Path of this process's cgroup for a controller ("" = v2's single line), without the final
+ * newline. */
+static bool own_cgroup(const char *controller, char *out, size_t size)
+{
+    FILE *f = fopen("/proc/self/cgroup", "re");
+    if (!f) return false;
+    char line[1024];
+    bool found = false;
+    while (!found && fgets(line, sizeof line, f)) {
+        char *names = strchr(line, ':');
+        char *path = names ? strchr(names + 1, ':') : NULL;
+        if (!path) continue;
+        *path++ = 0;
+        names++;
+        path[strcspn(path, "\n")] = 0;
+        bool match = false;
+        if (!*controller) {
+            match = !*names;
+        } else {
+            for (char *s = strtok(names, ","); s; s = strtok(NULL, ","))
+                match |= !strcmp(s, controller);
+        }
+        if (match) {
+            snprintf(out, size, "%s", path);
+            found = true;
+        }
+    }
+    fclose(f);
+    return found;
+}
+
+/* The least value of `file` from this cgroup up to the root: a parent's limit binds as well. */
+static uint64_t cgroup_least(const char *root, const char *controller, const char *file,
+                             uint64_t best)
+{
+    char cg[1024], path[2300];
+    if (!own_cgroup(controller, cg, sizeof cg)) cg[0] = 0;
+    for (;;) {
+        snprintf(path, sizeof path, "%s%s/%s", root, cg, file);
+        uint64_t v = number_in(path, UINT64_MAX);
+        if (v < best) best = v;
+        char *slash = strrchr(cg, '/');
+        if (!slash) return best;
+        *slash = 0;
+    }
+}
+
+uint64_t os_ram_bytes(void)
+{
+    uint64_t best = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
+    best = cgroup_least("/sys/fs/cgroup", "", "memory.max", best);
+    best = cgroup_least("/sys/fs/cgroup/memory", "memory", "memory.limit_in_bytes", best);
+    struct rlimit r;
+    if (getrlimit(RLIMIT_AS, &r) == 0 && r.rlim_cur != RLIM_INFINITY && r.rlim_cur < best)
+        best = r.rlim_cur;
+    return best;
+}
+
+static unsigned cgroup_cpus(unsigned n)
+{
+    FILE *f = fopen("/sys/fs/cgroup/cpu.max", "re");
+    double quota = -1, period = 0;
+    if (f) {
+        if (fscanf(f, "%lf %lf", &quota, &period) != 2) quota = -1;
+        fclose(f);
+    } else {
+        uint64_t q = number_in("/sys/fs/cgroup/cpu/cpu.cfs_quota_us", 0);
+        quota = q && q < UINT64_MAX / 2 ? (double)q : -1;
+        period = (double)number_in("/sys/fs/cgroup/cpu/cpu.cfs_period_us", 0);
+    }
+    if (quota <= 0 || period <= 0) return n;
+    unsigned c = (unsigned)(quota / period + 0.999);
+    return c < 1 ? 1 : c < n ? c : n;
+}
+
+unsigned os_cpus(void)
+{
+    cpu_set_t set;
+    unsigned n = sched_getaffinity(0, sizeof set, &set) == 0
+                     ? (unsigned)CPU_COUNT(&set)
+                     : (unsigned)sysconf(_SC_NPROCESSORS_ONLN);
+    return cgroup_cpus(n ? n : 1);
+}
+
+uint64_t os_peak_rss(void)
+{
+    struct rusage u;
+    return getrusage(RUSAGE_SELF, &u) == 0 ? (uint64_t)u.ru_maxrss * 1024 : 0;
+}

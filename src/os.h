@@ -1,0 +1,66 @@
+/* The only file that knows the operating system: files, direct reads, clock, machine limits,
+ * durable renames. */
+#ifndef NS_OS_H
+#define NS_OS_H
+
+#include "src/err.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+/* A file opened for reading by position. Safe to read from several threads. */
+struct os_file {
+    int fd;
+    uint64_t size;
+    bool direct; /* O_DIRECT is in force: offset, length and buffer must be multiples of
+                    OS_DIRECT_ALIGN */
+};
+
+#define OS_DIRECT_ALIGN 4096
+
+/* want_direct falls back to buffered reads where the file system refuses; f->direct tells. E_IO;
+ * the message names the path. */
+enum status os_open(struct os_file *f, const char *path, bool want_direct, struct err *e);
+void os_close(struct os_file *f);
+/* Reads exactly len bytes; a short file is E_IO "ends at byte N". Retries EINTR and transient
+ * errors. */
+enum status os_read_at(const struct os_file *f, uint64_t offset, void *dst, size_t len,
+                       const char *path, struct err *e);
+/* A whole small file, NUL-terminated, malloc'ed; E_IO if it has more than max_bytes. */
+enum status os_read_file(const char *path, size_t max_bytes, char **out, size_t *len,
+                         struct err *e);
+
+/* Publish a file whole or not at all: written beside its final place under a temporary name,
+ * synced, renamed, the folder synced. A crash leaves the old file or the new one. */
+struct os_publish {
+    FILE *f;
+    char *path, *tmp;
+    bool failed; /* a write failed; commit will say so */
+    struct err why;
+};
+
+enum status os_publish_begin(struct os_publish *p, const char *path, struct err *e);
+/* Errors are kept and reported by commit, so that writers need not check each call. */
+void os_publish_write(struct os_publish *p, const void *data, size_t len);
+/* Ends p either way; after an error the temporary file is gone and the old file untouched. */
+enum status os_publish_commit(struct os_publish *p, struct err *e);
+void os_publish_abort(struct os_publish *p);
+
+/* Seconds on a clock that never jumps; seconds since 1970. */
+double os_now(void);
+int64_t os_unix_time(void);
+
+/* What this process may use: the least of machine and cgroup v1 / v2 limits. */
+uint64_t os_ram_bytes(void);
+unsigned os_cpus(void);
+/* Largest resident size so far, bytes. */
+uint64_t os_peak_rss(void);
+
+/* Tests: the n-th read / write / sync from now fails (errno EIO, or ENOSPC for writes); n < 0 =
+ * off. */
+enum os_fault_kind { OS_FAULT_READ, OS_FAULT_WRITE, OS_FAULT_SYNC, OS_FAULT_KINDS };
+void os_fault(enum os_fault_kind kind, int64_t n, bool forever);
+
+#endif

@@ -1,0 +1,55 @@
+/* How one memory budget is shared out (design.md 3), before anything is loaded.
+ *
+ * Takes the sizes of a model and the limits; gives sequences, rows per sweep, expert slots and
+ * pinned layers, and the bytes of each share. E_BUDGET states the floor when the budget cannot
+ * work. */
+#ifndef NS_PLAN_H
+#define NS_PLAN_H
+
+#include "src/config.h"
+
+#include <stddef.h>
+
+struct plan_request {
+    uint64_t ram_bytes; /* --ram; bounds the peak resident size of the process */
+    unsigned threads;
+    size_t max_sequences; /* 0: planner chooses */
+    size_t prefill_rows;  /* per sweep; 0: planner chooses */
+    size_t expert_slots;  /* 0: planner chooses */
+    size_t context;       /* longest prompt + output expected, rows; 0: a default */
+    uint64_t vision_weights, vision_scratch; /* 0 without images */
+    uint64_t jobs_bytes;                     /* what jobs/ holds beside the engine */
+};
+
+/* Sizes of a model's parts in bytes, from its files. */
+struct plan_model {
+    const struct config *config;
+    uint64_t global_bytes;                   /* embedding, head, final norms */
+    uint64_t layer_bytes[CONFIG_MAX_LAYERS]; /* outside the routed experts */
+    uint64_t expert_slot_bytes;              /* one expert in its slot; 0: no experts */
+    uint64_t expert_count;                   /* of all layers */
+};
+
+struct plan {
+    uint64_t ram_bytes, reserve_bytes; /* reserve: code, stacks, libraries, database */
+    uint64_t jobs_bytes, vision_bytes;
+    uint64_t global_bytes, pinned_bytes,
+        stream_bytes;        /* stream: buffer for layers that are not pinned */
+    uint64_t sequence_bytes; /* of one sequence with `context` rows */
+    uint64_t rows_bytes;     /* activations of a full sweep */
+    uint64_t slot_bytes, cache_bytes;
+    size_t sequences, prefill_rows, context;
+    size_t pinned_layers; /* layers 0..pinned-1 stay loaded */
+    size_t expert_slots;
+    uint64_t floor_bytes; /* the least --ram that works */
+    uint64_t total_bytes;
+};
+
+enum status plan_make(struct plan *out, const struct plan_model *m, const struct plan_request *r,
+                      struct err *e);
+
+/* Sizes from the checkpoint in dir; reads headers only. */
+enum status plan_model_load(struct plan_model *m, struct config *config, const char *dir,
+                            struct err *e);
+
+#endif

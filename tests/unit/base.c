@@ -1,0 +1,124 @@
+/* err, mem, os, pool. */
+#include "src/mem.h"
+#include "src/os.h"
+#include "src/pool.h"
+#include "tests/lib/test.h"
+
+#include <stdatomic.h>
+#include <sys/stat.h>
+
+/* A message stays one line, whatever is put in it, and gains context in front. */
+TEST(message_is_one_line)
+{
+    struct err e;
+    CHECK_INT(err_set(&e, E_MODEL, "a\nb %d", 7), E_MODEL);
+    err_wrap(&e, "file %s", "x");
+    CHECK_STR(e.text, "file x: a b 7");
+}
+
+/* Every code has a name that leads back to it. */
+TEST(status_names_are_unique)
+{
+    for (int i = 0; i < STATUS_COUNT; i++) CHECK_INT(status_by_name(status_name(i)), i);
+    CHECK_INT(status_by_name("no such"), STATUS_COUNT);
+}
+
+/* The budget refuses what does not fit and names it; freeing gives everything back. */
+TEST(budget_refuses_and_returns)
+{
+    struct mem m;
+    struct err e;
+    void *a, *b;
+    mem_init(&m, 10000);
+    CHECK_OK(mem_alloc(&m, &a, 5000, "first", &e), e);
+    CHECK_INT((uintptr_t)a % 64, 0);
+    CHECK_ERR(mem_alloc(&m, &b, 6000, "second", &e), E_BUDGET, e, "second");
+    CHECK(b == NULL);
+    mem_free(&m, a);
+    CHECK_INT(m.used, 0);
+    CHECK(m.peak >= 5000);
+    CHECK_ERR(mem_array(&m, &b, SIZE_MAX / 2, 16, "huge", &e), E_NOMEM, e, "huge");
+    mem_close(&m);
+}
+
+/* The fault switch fails exactly the n-th allocation. */
+TEST(fault_switch)
+{
+    struct mem m;
+    struct err e;
+    void *a, *b, *c;
+    mem_init(&m, 0);
+    m.fail_at = 1;
+    CHECK_OK(mem_alloc(&m, &a, 10, "a", &e), e);
+    CHECK_ERR(mem_alloc(&m, &b, 10, "b", &e), E_NOMEM, e, "b");
+    CHECK_OK(mem_alloc(&m, &c, 10, "c", &e), e);
+    mem_free(&m, a);
+    mem_free(&m, c);
+    mem_close(&m);
+}
+
+/* A read past the end says where the file ends. */
+TEST(short_read_is_told)
+{
+    struct os_file f;
+    struct err e;
+    char b[16];
+    const char *path = test_path("short");
+    test_write(path, "0123456789", 10);
+    CHECK_OK(os_open(&f, path, false, &e), e);
+    CHECK_OK(os_read_at(&f, 2, b, 8, path, &e), e);
+    CHECK(!memcmp(b, "23456789", 8));
+    CHECK_ERR(os_read_at(&f, 2, b, 9, path, &e), E_IO, e, "ends at byte 10");
+    os_close(&f);
+    CHECK_ERR(os_open(&f, test_dir(), false, &e), E_IO, e, "not a regular file");
+}
+
+/* A failed write or sync leaves the old file and no temporary one. */
+TEST(publish_is_all_or_nothing)
+{
+    struct os_publish p;
+    struct err e;
+    const char *path = test_path("out");
+    CHECK_OK(os_publish_begin(&p, path, &e), e);
+    os_publish_write(&p, "old", 3);
+    CHECK_OK(os_publish_commit(&p, &e), e);
+    for (int kind = OS_FAULT_WRITE; kind <= OS_FAULT_SYNC; kind++) {
+        CHECK_OK(os_publish_begin(&p, path, &e), e);
+        char tmp[512];
+        snprintf(tmp, sizeof tmp, "%s", p.tmp);
+        os_fault(kind, 0, false);
+        os_publish_write(&p, "new", 3);
+        CHECK(os_publish_commit(&p, &e) != OK);
+        struct stat st;
+        CHECK(stat(tmp, &st) != 0);
+        char *now = test_read(path, NULL);
+        CHECK_STR(now, "old");
+        free(now);
+    }
+}
+
+static atomic_int sum;
+static void add_task(void *ctx, size_t task, unsigned thread)
+{
+    (void)ctx;
+    (void)thread;
+    atomic_fetch_add(&sum, (int)task);
+}
+
+/* Every task runs exactly once, for any number of threads and tasks, again and again. */
+TEST(pool_runs_each_task_once)
+{
+    struct err e;
+    for (unsigned threads = 1; threads <= 4; threads++) {
+        struct pool *p;
+        CHECK_OK(pool_open(&p, threads, &e), e);
+        for (int n = 0; n < 200; n++) {
+            atomic_store(&sum, 0);
+            pool_run(p, (size_t)n, add_task, NULL);
+            CHECK_INT(atomic_load(&sum), n * (n - 1) / 2);
+        }
+        pool_close(p);
+    }
+}
+
+TEST_MAIN
