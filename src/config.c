@@ -117,6 +117,27 @@ static void read_act(struct json_conf *c, const cJSON *t, struct config *k)
     }
 }
 
+/* Widths that are products: bounded here, so that code below may multiply them in 32 bits. */
+static void check_products(struct json_conf *c, const struct config *k)
+{
+    const struct {
+        const char *what;
+        uint64_t value;
+    } p[] = {
+        {"linear_attn_config.num_heads * head_dim", (uint64_t)k->kda_heads * k->kda_dim},
+        {"num_attention_heads * (qk_nope_head_dim + qk_rope_head_dim)",
+         (uint64_t)k->mla_heads * (k->nope_dim + k->rope_dim)},
+        {"num_attention_heads * (qk_nope_head_dim + v_head_dim)",
+         (uint64_t)k->mla_heads * (k->nope_dim + k->v_dim)},
+        {"num_shared_experts * moe_intermediate_size",
+         (uint64_t)k->shared_experts * k->expert_width},
+    };
+    for (size_t i = 0; i < sizeof p / sizeof p[0]; i++)
+        if (p[i].value > MAX_WIDTH)
+            json_conf_fail(c, "%s is %llu, expected at most %d", p[i].what,
+                           (unsigned long long)p[i].value, MAX_WIDTH);
+}
+
 static void read_text(struct json_conf *c, const cJSON *t, struct config *k)
 {
     k->vocab = (uint32_t)json_conf_int(c, t, "vocab_size", 1, 1 << 22, CONF_REQUIRED);
@@ -136,6 +157,7 @@ static void read_text(struct json_conf *c, const cJSON *t, struct config *k)
     read_layers(c, t, k);
     read_mla(c, t, k);
     read_moe(c, t, k);
+    check_products(c, k);
 }
 
 static void read_eos(struct json_conf *c, const cJSON *o, struct config *k)

@@ -112,6 +112,17 @@ void mem_free(struct mem *m, void *p)
     free(h.base);
 }
 
+void *arena_take(struct arena *a, uint64_t count, size_t size)
+{
+    assert(!size || count <= UINT64_MAX / 4 / size);
+    uint64_t from = a->at;
+    a->at += (count * size + 63) & ~(uint64_t)63;
+    if (a->at > a->peak) a->peak = a->at;
+    if (!a->base) return NULL;
+    assert(a->at <= a->cap);
+    return a->base + from;
+}
+
 static enum status buf_room(struct buf *b, size_t more, struct err *e)
 {
     if (more > SIZE_MAX / 4 - b->len) return err_set(e, E_NOMEM, "text buffer: impossible size");

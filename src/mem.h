@@ -41,6 +41,20 @@ void mem_free(struct mem *m, void *p);
 enum status mem_reserve(struct mem *m, uint64_t bytes, const char *what, struct err *e);
 void mem_unreserve(struct mem *m, uint64_t bytes);
 
+/* Bump allocation inside one block. With base NULL it only counts: the same layout code gives sizes
+ * for the plan and addresses for the sweep. Every piece is aligned to 64 bytes. */
+struct arena {
+    char *base;
+    uint64_t at, cap, peak;
+};
+
+/* count * size bytes; NULL while counting. Running over cap is a mistake of ours (asserts). */
+void *arena_take(struct arena *a, uint64_t count, size_t size);
+static inline float *arena_floats(struct arena *a, uint64_t count)
+{
+    return (float *)arena_take(a, count, sizeof(float));
+}
+
 /* A growing byte buffer for text and small tables; plain malloc, not counted: callers bound its
  * size. */
 struct buf {

@@ -1,0 +1,16 @@
+/* Kimi Delta Attention over the rows of a sweep (kimi-k3 2.4). */
+#ifndef NS_ATTN_KDA_H
+#define NS_ATTN_KDA_H
+
+#include "src/quant.h"
+#include "src/state.h"
+#include "src/weights.h"
+
+/* y[rows][hidden] = KDA(x[rows][hidden]); advances matrices and conv windows of KDA layer n of each
+ * span's state. x is the normed input. Scratch comes from a and is given back. */
+void attn_kda(const struct compute *c, const struct config *k, const struct kda_weights *w,
+              unsigned n, const struct batch *b, const float *x, float *y, struct arena *a);
+/* Scratch bytes for that many rows. */
+uint64_t attn_kda_scratch(const struct config *k, size_t rows, unsigned threads);
+
+#endif
