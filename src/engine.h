@@ -8,6 +8,7 @@
 #define NS_ENGINE_H
 
 #include "src/config.h"
+#include "src/layer.h"
 #include "src/mem.h"
 #include "src/plan.h"
 #include "src/quant.h"
@@ -21,6 +22,8 @@ struct engine_opts {
     struct compute compute;
     struct plan plan; /* from plan_make: sequences, rows per sweep, cache slots, pinned layers */
     bool direct_io;
+    trace_fn trace; /* tests: looks at intermediate rows; or NULL */
+    void *trace_user;
 };
 
 enum status engine_open(struct engine **out, const struct engine_opts *o, struct err *e);

@@ -1,0 +1,377 @@
+/* Router, grouping by expert, and the two expert products.
+ *
+ * The needed experts are taken in groups. Within a group all (expert, block of outputs) pairs are
+ * tasks of their own, so that one expert is split over cores when few are needed and different
+ * experts go to different cores when many are. */
+#include "src/moe.h"
+
+#include <assert.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#define BLOCK 64 /* outputs of one task */
+
+struct bufs {
+    float *scores;      /* [rows][experts] */
+    float *biased;      /* [rows][experts] */
+    uint32_t *ids;      /* [rows][top_k] ascending */
+    float *weights;     /* [rows][top_k] */
+    uint32_t *start;    /* [experts + 1]: pairs of expert i are pair[start[i] .. start[i + 1]) */
+    uint32_t *pair_row; /* [rows * top_k] grouped by expert, rows ascending */
+    float *pair_weight; /* [rows * top_k] */
+    uint32_t *needed;   /* [experts] keys */
+    float *z;           /* [rows][latent]: what experts read */
+    float *sum;         /* [rows][latent] */
+    float *in;          /* [rows][latent] gathered for a group */
+    float *gate, *up;   /* [rows][width] */
+    float *out;         /* [rows][latent] */
+};
+
+static uint32_t inner(const struct config *k)
+{
+    return k->latent ? k->latent : k->hidden;
+}
+
+static void layout(struct bufs *b, struct arena *a, const struct config *k, size_t rows)
+{
+    uint64_t E = k->experts, pairs = (uint64_t)rows * k->top_k, Z = inner(k);
+    b->scores = arena_floats(a, rows * E);
+    b->biased = arena_floats(a, rows * E);
+    b->ids = arena_take(a, pairs, sizeof(uint32_t));
+    b->weights = arena_floats(a, pairs);
+    b->start = arena_take(a, E + 1, sizeof(uint32_t));
+    b->pair_row = arena_take(a, pairs, sizeof(uint32_t));
+    b->pair_weight = arena_floats(a, pairs);
+    b->needed = arena_take(a, E, sizeof(uint32_t));
+    b->z = arena_floats(a, rows * Z);
+    b->sum = arena_floats(a, rows * Z);
+    b->in = arena_floats(a, rows * Z);
+    b->gate = arena_floats(a, (uint64_t)rows * k->expert_width);
+    b->up = arena_floats(a, (uint64_t)rows * k->expert_width);
+    b->out = arena_floats(a, rows * Z);
+}
+
+static uint32_t widest_mlp(const struct config *k)
+{
+    uint32_t shared = k->shared_experts * k->expert_width;
+    return k->dense_width > shared ? k->dense_width : shared;
+}
+
+enum status moe_experts_open(struct expert_io **out, struct mem *mem,
+                             const struct safetensors *files, const struct config *k, struct err *e)
+{
+    char format[96];
+    snprintf(format, sizeof format, "%smodel.layers.%%u.block_sparse_moe.experts.%%u.",
+             k->text_prefix);
+    struct expert_io_opts o = {
+        .mem = mem, .files = files, .name_format = format, .is_moe = k->is_moe};
+    o.layers = k->layers;
+    o.experts = k->experts;
+    o.in = inner(k);
+    o.width = k->expert_width;
+    return expert_io_open(out, &o, e);
+}
+
+uint64_t moe_scratch(const struct config *k, size_t rows)
+{
+    struct arena count = {0};
+    struct bufs b;
+    layout(&b, &count, k, rows);
+    count.at = 0;
+    arena_floats(&count, (uint64_t)rows * widest_mlp(k));
+    arena_floats(&count, (uint64_t)rows * widest_mlp(k));
+    arena_floats(&count, (uint64_t)rows * k->hidden);
+    return count.peak;
+}
+
+/* act(gate, up) for n values, into gate; rounded when activations are BF16. */
+static void activate(const struct compute *c, const struct config *k, float *gate, const float *up,
+                     size_t n)
+{
+    if (k->act == ACT_SITU)
+        c->kern->situ(gate, gate, up, n, k->situ_beta, k->situ_linear_beta);
+    else
+        c->kern->silu(gate, gate, up, n);
+    round_bf16(c, gate, n);
+}
+
+/* y = down(act(gate x, up x)) */
+static void mlp(const struct moe *m, const struct mlp_weights *w, size_t rows, const float *x,
+                float *y, struct arena *a)
+{
+    uint64_t mark = a->at;
+    size_t D = m->k->hidden, W = w->gate.out;
+    float *gate = arena_floats(a, rows * W), *up = arena_floats(a, rows * W);
+    linear_apply(m->c, &w->gate, gate, W, x, D, rows);
+    linear_apply(m->c, &w->up, up, W, x, D, rows);
+    for (size_t r = 0; r < rows; r++) activate(m->c, m->k, gate + r * W, up + r * W, W);
+    linear_apply(m->c, &w->down, y, D, gate, W, rows);
+    a->at = mark;
+}
+
+/* Groups beyond the best top_groups get -inf: a group's score is the sum of its two best biased
+ * scores. */
+static void mask_groups(const struct config *k, float *biased)
+{
+    size_t size = k->experts / k->groups;
+    bool kept[65536] = {0};
+    for (uint32_t n = 0; n < k->top_groups; n++) {
+        float best = -INFINITY;
+        size_t at = k->groups;
+        for (size_t g = 0; g < k->groups; g++) {
+            float first = -INFINITY, second = -INFINITY;
+            for (size_t i = g * size; i < (g + 1) * size; i++) {
+                float v = biased[i];
+                if (v > first) {
+                    second = first;
+                    first = v;
+                } else if (v > second) {
+                    second = v;
+                }
+            }
+            if (!kept[g] && (at == k->groups || first + second > best)) {
+                best = first + second;
+                at = g;
+            }
+        }
+        kept[at] = true;
+    }
+    for (size_t i = 0; i < k->experts; i++)
+        if (!kept[i / size]) biased[i] = -INFINITY;
+}
+
+void moe_route(const struct kern *kern, const struct config *k, float *logits, const float *bias,
+               float *biased, uint32_t *ids, float *weights)
+{
+    if (k->router_sigmoid)
+        kern->sigmoid(logits, k->experts);
+    else
+        kern->softmax(logits, k->experts);
+    for (uint32_t i = 0; i < k->experts; i++) {
+        biased[i] = logits[i] + bias[i];
+        /* A NaN would break every comparison below; the job's text is lost, the others' are not. */
+        if (!(biased[i] > -INFINITY)) biased[i] = -3e38f;
+    }
+    if (k->groups > 1 && k->top_groups < k->groups) mask_groups(k, biased);
+
+    /* insertion into a short list ordered by (score descending, id ascending) */
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < k->experts; i++) {
+        if (n == k->top_k && !(biased[i] > biased[ids[n - 1]])) continue;
+        uint32_t at = n < k->top_k ? n++ : n - 1;
+        for (; at > 0 && biased[i] > biased[ids[at - 1]]; at--) ids[at] = ids[at - 1];
+        ids[at] = i;
+    }
+    for (uint32_t i = 1; i < n; i++) { /* ascending ids: the order of summation */
+        uint32_t id = ids[i], at = i;
+        for (; at > 0 && ids[at - 1] > id; at--) ids[at] = ids[at - 1];
+        ids[at] = id;
+    }
+    float total = 0;
+    for (uint32_t i = 0; i < n; i++) total += logits[ids[i]];
+    float scale = k->renormalize && n > 1 ? k->routed_scale / (total + 1e-20f) : k->routed_scale;
+    for (uint32_t i = 0; i < n; i++) weights[i] = logits[ids[i]] * scale;
+}
+
+struct routing {
+    const struct moe *m;
+    const struct bufs *b;
+    const float *bias;
+};
+
+static void route_row(void *ctx, size_t row, unsigned thread)
+{
+    (void)thread;
+    const struct routing *r = ctx;
+    const struct config *k = r->m->k;
+    moe_route(r->m->c->kern, k, r->b->scores + row * k->experts, r->bias,
+              r->b->biased + row * k->experts, r->b->ids + row * k->top_k,
+              r->b->weights + row * k->top_k);
+}
+
+/* Sorts (row, choice) pairs by expert, keeping rows ascending. */
+static void group_by_expert(const struct config *k, const struct bufs *b, size_t rows)
+{
+    size_t pairs = rows * k->top_k;
+    memset(b->start, 0, (k->experts + 1) * sizeof *b->start);
+    for (size_t i = 0; i < pairs; i++) b->start[b->ids[i] + 1]++;
+    for (uint32_t e = 0; e < k->experts; e++) b->start[e + 1] += b->start[e];
+    for (size_t i = 0; i < pairs; i++) {
+        uint32_t at = b->start[b->ids[i]]++;
+        b->pair_row[at] = (uint32_t)(i / k->top_k);
+        b->pair_weight[at] = b->weights[i];
+    }
+    memmove(b->start + 1, b->start, k->experts * sizeof *b->start);
+    b->start[0] = 0;
+}
+
+/* Experts borrowed together. */
+struct group {
+    const struct moe *m;
+    const struct bufs *b;
+    size_t n;
+    uint32_t expert[256], key[256];
+    struct expert_weights w[256];
+    uint32_t first_pair; /* pair number that buffer row 0 stands for */
+};
+#define MAX_GROUP 256
+
+static size_t blocks_of(size_t outputs)
+{
+    return (outputs + BLOCK - 1) / BLOCK;
+}
+
+static void gate_up_task(void *ctx, size_t task, unsigned thread)
+{
+    (void)thread;
+    const struct group *g = ctx;
+    const struct config *k = g->m->k;
+    const struct kern *kern = g->m->c->kern;
+    size_t W = k->expert_width, Z = inner(k), blocks = blocks_of(W), i = task / blocks;
+    size_t first = task % blocks * BLOCK, last = first + BLOCK < W ? first + BLOCK : W;
+    uint32_t from = g->b->start[g->expert[i]], rows = g->b->start[g->expert[i] + 1] - from;
+    size_t at = from - g->first_pair;
+    float *gate = g->b->gate + at * W, *up = g->b->up + at * W;
+    linear_part(kern, &g->w[i].w1, gate, W, g->b->in + at * Z, Z, rows, first, last);
+    linear_part(kern, &g->w[i].w3, up, W, g->b->in + at * Z, Z, rows, first, last);
+    for (uint32_t r = 0; r < rows; r++)
+        activate(g->m->c, k, gate + r * W + first, up + r * W + first, last - first);
+}
+
+static void down_task(void *ctx, size_t task, unsigned thread)
+{
+    (void)thread;
+    const struct group *g = ctx;
+    const struct config *k = g->m->k;
+    size_t W = k->expert_width, Z = inner(k), blocks = blocks_of(Z), i = task / blocks;
+    size_t first = task % blocks * BLOCK, last = first + BLOCK < Z ? first + BLOCK : Z;
+    uint32_t from = g->b->start[g->expert[i]], rows = g->b->start[g->expert[i] + 1] - from;
+    size_t at = from - g->first_pair;
+    linear_part(g->m->c->kern, &g->w[i].w2, g->b->out + at * Z, Z, g->b->gate + at * W, W, rows,
+                first, last);
+}
+
+/* A block of columns: adds the group's outputs to their rows, experts ascending. */
+static void sum_task(void *ctx, size_t task, unsigned thread)
+{
+    (void)thread;
+    const struct group *g = ctx;
+    size_t Z = inner(g->m->k), first = task * BLOCK, n = first + BLOCK < Z ? BLOCK : Z - first;
+    uint32_t end = g->b->start[g->expert[g->n - 1] + 1];
+    for (uint32_t p = g->first_pair; p < end; p++)
+        g->m->c->kern->axpy(g->b->sum + g->b->pair_row[p] * Z + first, g->b->pair_weight[p],
+                            g->b->out + (p - g->first_pair) * Z + first, n);
+}
+
+static void compute_group(const struct group *g)
+{
+    const struct config *k = g->m->k;
+    struct pool *pool = g->m->c->pool;
+    size_t Z = inner(k);
+    uint32_t end = g->b->start[g->expert[g->n - 1] + 1];
+    for (uint32_t p = g->first_pair; p < end; p++)
+        memcpy(g->b->in + (p - g->first_pair) * Z, g->b->z + g->b->pair_row[p] * Z,
+               Z * sizeof(float));
+    pool_run(pool, g->n * blocks_of(k->expert_width), gate_up_task, (void *)(uintptr_t)g);
+    pool_run(pool, g->n * blocks_of(Z), down_task, (void *)(uintptr_t)g);
+    pool_run(pool, blocks_of(Z), sum_task, (void *)(uintptr_t)g);
+}
+
+/* Borrows experts from number *next on (of the ascending list) until the buffers or the cache are
+ * full. */
+static enum status borrow_group(struct group *g, unsigned layer, uint32_t *next, size_t rows,
+                                struct err *e)
+{
+    const struct moe *m = g->m;
+    const uint32_t *start = g->b->start;
+    size_t most = m->group < MAX_GROUP ? m->group : MAX_GROUP;
+    g->n = 0;
+    for (; *next < m->k->experts && g->n < most; (*next)++) {
+        uint32_t expert = *next;
+        if (start[expert] == start[expert + 1]) continue;
+        if (g->n == 0) g->first_pair = start[expert];
+        if (start[expert + 1] - g->first_pair > rows) break;
+        uint32_t key = expert_key(m->io, layer, expert);
+        const void *data;
+        enum status rc = expert_cache_get(m->cache, key, &data, e);
+        if (rc) return rc;
+        expert_weights_at(m->io, key, data, &g->w[g->n]);
+        g->expert[g->n] = expert;
+        g->key[g->n++] = key;
+    }
+    return OK;
+}
+
+static enum status run_experts(struct moe *m, unsigned layer, const struct bufs *b, size_t rows,
+                               struct err *e)
+{
+    const struct config *k = m->k;
+    size_t needed = 0;
+    for (uint32_t x = 0; x < k->experts; x++)
+        if (b->start[x] != b->start[x + 1]) b->needed[needed++] = expert_key(m->io, layer, x);
+    expert_cache_announce(m->cache, b->needed, needed);
+    m->uses += needed;
+
+    struct group g = {.m = m, .b = b};
+    enum status rc = OK;
+    for (uint32_t next = 0; !rc;) {
+        rc = borrow_group(&g, layer, &next, rows, e);
+        if (!rc && g.n) compute_group(&g);
+        for (size_t i = 0; i < g.n; i++) expert_cache_release(m->cache, g.key[i]);
+        if (!g.n) break;
+    }
+    return rc;
+}
+
+static enum status routed(struct moe *m, unsigned layer, const struct layer_weights *w, size_t rows,
+                          const float *x, float *y, struct arena *a, struct err *e)
+{
+    const struct config *k = m->k;
+    size_t D = k->hidden, Z = inner(k);
+    struct bufs b;
+    layout(&b, a, k, rows);
+    linear_apply(m->c, &w->router, b.scores, k->experts, x, D, rows);
+    struct routing routing = {m, &b, w->router_bias};
+    pool_run(m->c->pool, rows, route_row, &routing);
+    if (m->on_route) m->on_route(m->user, layer, b.ids, rows);
+    group_by_expert(k, &b, rows);
+
+    if (k->latent)
+        linear_apply(m->c, &w->latent_down, b.z, Z, x, D, rows);
+    else
+        memcpy(b.z, x, rows * D * sizeof(float));
+    round_bf16(m->c, b.z, rows * Z);
+    memset(b.sum, 0, rows * Z * sizeof(float));
+    enum status rc = run_experts(m, layer, &b, rows, e);
+    if (rc) return rc;
+
+    if (!k->latent) {
+        memcpy(y, b.sum, rows * D * sizeof(float));
+        return OK;
+    }
+    for (size_t r = 0; k->latent_norm && r < rows; r++)
+        m->c->kern->rms(b.sum + r * Z, b.sum + r * Z, w->latent_norm, Z, k->eps);
+    round_bf16(m->c, b.sum, rows * Z);
+    linear_apply(m->c, &w->latent_up, y, D, b.sum, Z, rows);
+    return OK;
+}
+
+enum status moe_layer(struct moe *m, unsigned layer, const struct layer_weights *w, size_t rows,
+                      const float *x, float *y, struct arena *a, struct err *e)
+{
+    const struct config *k = m->k;
+    if (!k->is_moe[layer]) {
+        mlp(m, &w->mlp, rows, x, y, a);
+        return OK;
+    }
+    uint64_t mark = a->at;
+    enum status rc = routed(m, layer, w, rows, x, y, a, e);
+    a->at = mark;
+    if (rc || !k->shared_experts) return rc;
+    float *shared = arena_floats(a, (uint64_t)rows * k->hidden);
+    mlp(m, &w->mlp, rows, x, shared, a);
+    for (size_t i = 0; i < rows * k->hidden; i++) y[i] += shared[i];
+    a->at = mark;
+    return OK;
+}
