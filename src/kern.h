@@ -86,4 +86,17 @@ static inline uint16_t f32_to_bf16(float f)
     return (uint16_t)((v.u + 0x7fffu + (v.u >> 16 & 1)) >> 16);
 }
 
+/* 2^(e-127); e = 255 is NaN. */
+static inline float e8m0_to_f32(uint8_t e)
+{
+    union {
+        uint32_t u;
+        float f;
+    } v = {e == 0 ? 0x00400000u : e == 255 ? 0x7fc00000u : (uint32_t)e << 23};
+    return v.f;
+}
+
+/* n columns (a multiple of 32) of one MXFP4 row, exactly (kimi-k3 1.4). */
+void kern_widen_mxfp4(float *out, const uint8_t *packed, const uint8_t *scale, size_t n);
+
 #endif

@@ -1,0 +1,100 @@
+/* Weight matrices: sizes, products with rows, single rows. Owns no memory; the loops are kern's. */
+#include "src/quant.h"
+
+#define GROUP      32 /* columns under one MXFP4 scale */
+#define STRIP      16 /* outputs a kernel takes at once: splits fall on multiples of it */
+#define SMALL_WORK ((size_t)1 << 16) /* multiplications not worth waking threads for */
+
+bool linear_bytes(enum dtype type, uint64_t out, uint64_t in, uint64_t *w_bytes,
+                  uint64_t *scale_bytes)
+{
+    *w_bytes = *scale_bytes = 0;
+    if (out == 0 || in == 0 || out > UINT32_MAX || in > UINT32_MAX) return false;
+    uint64_t n;
+    switch (type) {
+    case DT_F32:
+        return !__builtin_mul_overflow(out * in, 4, w_bytes);
+    case DT_BF16:
+        return !__builtin_mul_overflow(out * in, 2, w_bytes);
+    case DT_MXFP4:
+        if (in % GROUP) return false;
+        n = out * in;
+        *w_bytes = n / 2;
+        *scale_bytes = n / GROUP;
+        return true;
+    default:
+        return false;
+    }
+}
+
+void linear_part(const struct kern *k, const struct linear *l, float *y, size_t ldy, const float *x,
+                 size_t ldx, size_t rows, size_t first, size_t last)
+{
+    struct mm a = {.y = y,
+                   .ldy = ldy,
+                   .w = l->w,
+                   .scale = l->scale,
+                   .cols = l->in,
+                   .x = x,
+                   .ldx = ldx,
+                   .rows = rows,
+                   .first = first,
+                   .last = last};
+    if (rows == 0 || first >= last) return;
+    if (l->type == DT_F32)
+        k->mm_f32(&a);
+    else if (l->type == DT_BF16)
+        k->mm_bf16(&a);
+    else
+        k->mm_mxfp4(&a);
+}
+
+struct apply {
+    const struct compute *c;
+    const struct linear *l;
+    float *y;
+    size_t ldy;
+    const float *x;
+    size_t ldx, rows, per_task;
+};
+
+static void apply_task(void *ctx, size_t task, unsigned thread)
+{
+    (void)thread;
+    const struct apply *a = ctx;
+    size_t first = task * a->per_task, last = first + a->per_task;
+    if (last > a->l->out) last = a->l->out;
+    linear_part(a->c->kern, a->l, a->y, a->ldy, a->x, a->ldx, a->rows, first, last);
+}
+
+void linear_apply(const struct compute *c, const struct linear *l, float *y, size_t ldy,
+                  const float *x, size_t ldx, size_t rows)
+{
+    struct apply a = {c, l, y, ldy, x, ldx, rows, l->out};
+    size_t threads = pool_threads(c->pool);
+    if (threads > 1 && rows * l->in * l->out > SMALL_WORK) {
+        a.per_task = l->out / (threads * 4);
+        a.per_task = (a.per_task / STRIP + 1) * STRIP;
+    }
+    pool_run(c->pool, (l->out + a.per_task - 1) / a.per_task, apply_task, &a);
+}
+
+void round_bf16(const struct compute *c, float *x, size_t n)
+{
+    if (!c->bf16) return;
+    for (size_t i = 0; i < n; i++) x[i] = bf16_to_f32(f32_to_bf16(x[i]));
+}
+
+void linear_row(const struct linear *l, size_t r, float *out)
+{
+    size_t n = l->in;
+    if (l->type == DT_F32) {
+        const float *w = (const float *)l->w + r * n;
+        for (size_t i = 0; i < n; i++) out[i] = w[i];
+    } else if (l->type == DT_BF16) {
+        const uint16_t *w = (const uint16_t *)l->w + r * n;
+        for (size_t i = 0; i < n; i++) out[i] = bf16_to_f32(w[i]);
+    } else {
+        kern_widen_mxfp4(out, (const uint8_t *)l->w + r * n / 2, l->scale + r * n / GROUP, n);
+    }
+}
