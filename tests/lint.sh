@@ -17,7 +17,7 @@ trap 'rm -rf "$tmp"' EXIT
 if git rev-parse --git-dir >/dev/null 2>&1; then
     git ls-files -co --exclude-standard
 else
-    find . -type f ! -path './build/*' | sed 's|^\./||'
+    find . -type f ! -path './build/*' ! -path './.git/*' | sed 's|^\./||'
 fi | while read -r f; do [ -f "$f" ] && echo "$f"; done | sort >"$tmp/all"
 grep '\.[ch]$' "$tmp/all" >"$tmp/c"
 grep '\.c$' "$tmp/all" >"$tmp/units"
