@@ -10,6 +10,8 @@ B := build/$(MODE)
 CFLAGS_release := -O2 -g
 CFLAGS_asan := -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
 CFLAGS_tsan := -O1 -g -fsanitize=thread
+CFLAGS_fuzz := -O1 -g -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=all -Wno-unknown-warning-option
+LDFLAGS_fuzz := -fsanitize=fuzzer,address,undefined
 LDFLAGS_asan := -fsanitize=address,undefined
 LDFLAGS_tsan := -fsanitize=thread
 WARN := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wpointer-arith -Wcast-qual -Wvla \
@@ -27,11 +29,12 @@ LIB_SRC := $(filter-out src/kern_neon.c,$(LIB_SRC))
 endif
 LIB_OBJ := $(LIB_SRC:%.c=$(B)/%.o)
 LIB := $(B)/libnightshift.a
-UNIT := $(patsubst %.c,$(B)/%,$(wildcard tests/unit/*.c tests/golden/*.c tests/fault/*.c))
-FUZZ := $(patsubst %.c,$(B)/%,$(wildcard tests/fuzz/*.c))
-TEST_LIB := $(patsubst %.c,$(B)/%.o,$(wildcard tests/lib/*.c))
+FUZZ_MAIN := $(if $(filter fuzz,$(MODE)),,$(B)/tests/lib/fuzz_main.o)
+TEST_LIB := $(patsubst %.c,$(B)/%.o,$(filter-out tests/lib/fuzz_main.c,$(wildcard tests/lib/*.c)))
+TESTS_BIN := $(patsubst %.c,$(B)/%,$(wildcard $(foreach d,unit golden fault fuzz cli crash bench,tests/$d/*.c)))
+PROGRAM := $(patsubst src/main.c,$(B)/nightshift,$(wildcard src/main.c))
 
-.PHONY: all demo test check check-asan lint fuzz bench clean deps test-deps tests
+.PHONY: all demo test check check-asan lint fuzz bench clean deps tests
 .DELETE_ON_ERROR:
 .SECONDARY:
 
@@ -57,9 +60,11 @@ $(B)/%.o: %.c
 	$(CC) $(ALL_CFLAGS) -MMD -MP -c -o $@ $<
 
 $(B)/tests/%: $(B)/tests/%.o $(TEST_LIB) $(LIB)
-	$(CC) $(LDFLAGS_$(MODE)) $(LDFLAGS) -o $@ $< $(TEST_LIB) $(LIB) $(LIBS)
+	$(CC) $(LDFLAGS_$(MODE)) $(LDFLAGS) -o $@ $(filter %.o,$^) $(LIB) $(LIBS)
+$(B)/tests/fuzz/%: $(B)/tests/fuzz/%.o $(FUZZ_MAIN) $(TEST_LIB) $(LIB)
+	$(CC) $(LDFLAGS_$(MODE)) $(LDFLAGS) -o $@ $(filter %.o,$^) $(LIB) $(LIBS)
 
-tests: $(UNIT) $(FUZZ) nightshift
+tests: $(TESTS_BIN) $(PROGRAM)
 
 deps:
 	@sh tests/lib/deps.sh build
@@ -83,8 +88,10 @@ lint:
 	@sh tests/lib/deps.sh lint
 	@sh tests/lint.sh
 
-fuzz: deps
-	@sh tests/fuzz/run.sh
+# A campaign of FUZZ_SECONDS (60) for each target, or those named in TESTS.
+fuzz:
+	@sh tests/lib/deps.sh fuzz
+	@sh tests/fuzz/run.sh $(TESTS)
 
 clean:
 	rm -rf build nightshift

@@ -257,8 +257,8 @@ static bool own_cgroup(const char *controller, char *out, size_t size)
         if (!*controller) {
             match = !*names;
         } else {
-            for (char *s = strtok(names, ","); s; s = strtok(NULL, ","))
-                match |= !strcmp(s, controller);
+            char *rest = names, *s;
+            while ((s = strsep(&rest, ","))) match |= !strcmp(s, controller);
         }
         if (match) {
             snprintf(out, size, "%s", path);

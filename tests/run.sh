@@ -41,14 +41,14 @@ wanted() {
 NAMES="$*"
 [ -n "$NAMES" ] && ALL= || ALL=1
 
-for group in unit golden fault; do
+for group in unit golden fault fuzz; do
     for src in tests/$group/*.c; do
         [ -e "$src" ] || continue
         name=$(basename "$src" .c)
         wanted "$name" && run_one "$group/$name" "$build/tests/$group/$name"
     done
 done
-for group in cli crash fuzz; do
+for group in cli crash; do
     for src in tests/$group/test_*.sh; do
         [ -e "$src" ] || continue
         name=$(basename "$src" .sh)

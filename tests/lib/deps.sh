@@ -1,10 +1,12 @@
 #!/bin/sh
-# Makes sure that what is needed is installed: deps.sh build|lint. Says nothing when all is there; installs with
+# Makes sure that what is needed is installed: deps.sh build|lint|fuzz. Says nothing when all is there; installs with
 # apt-get as root or with sudo; else prints the one command to run.
+libs="make libc6-dev libcjson-dev libstb-dev libsqlite3-dev libwebp-dev libmd-dev"
 case $1 in
-build) want="gcc make libc6-dev libcjson-dev libstb-dev libsqlite3-dev libwebp-dev libmd-dev" ;;
-lint) want="clang-tidy cppcheck" ;;
-*) echo "usage: deps.sh build|lint" >&2; exit 2 ;;
+build) want="gcc $libs" ;;
+lint) want="clang-format clang-tidy cppcheck" ;;
+fuzz) want="clang libclang-rt-dev $libs" ;;
+*) echo "usage: deps.sh build|lint|fuzz" >&2; exit 2 ;;
 esac
 
 missing=

@@ -91,15 +91,15 @@ const char *test_dir(void)
 
 const char *test_path(const char *name)
 {
-    size_t n = strlen(test_dir()) + strlen(name) + 2;
-    char *p = malloc(n);
-    if (!p) abort();
-    snprintf(p, n, "%s/%s", test_dir(), name);
     /* kept on purpose until the end: reachable for the leak checker */
     static char *all[4096];
     static int n_all;
     if (n_all == 4096) abort();
-    return all[n_all++] = p;
+    size_t n = strlen(test_dir()) + strlen(name) + 2;
+    char *p = all[n_all++] = malloc(n);
+    if (!p) abort();
+    snprintf(p, n, "%s/%s", test_dir(), name);
+    return p;
 }
 
 void test_write(const char *path, const void *data, size_t len)
