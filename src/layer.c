@@ -37,6 +37,7 @@ enum status layer_forward(const struct layer_run *r, unsigned layer, unsigned nt
 {
     const struct config *k = r->k;
     residual_mix(r->c, k, r->residual, w->attn_res, r->x);
+    trace(r, "attn_in", layer, r->x);
     residual_store(r->residual, k, layer);
     layer_norm_rows(r->c, k, w->input_norm, r->x, r->batch->rows);
     if (k->kind[layer] == LAYER_KDA)
@@ -47,11 +48,12 @@ enum status layer_forward(const struct layer_run *r, unsigned layer, unsigned nt
     residual_add(r->residual, k, r->y);
 
     residual_mix(r->c, k, r->residual, w->mlp_res, r->x);
+    trace(r, "ffn_in", layer, r->x);
     layer_norm_rows(r->c, k, w->post_norm, r->x, r->batch->rows);
     enum status rc = moe_layer(r->moe, layer, w, r->batch->rows, r->x, r->y, r->arena, e);
     if (rc) return rc;
     trace(r, "ffn", layer, r->y);
     residual_add(r->residual, k, r->y);
-    trace(r, "live", layer, r->residual->live);
+    trace(r, "hidden", layer, r->residual->live);
     return OK;
 }

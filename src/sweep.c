@@ -45,6 +45,7 @@ static void head(struct sweep *s, const struct residual *r, float *mixed, const 
     const struct global_weights *g = weights_global(s->weights);
     size_t D = s->k->hidden;
     residual_mix(&s->c, s->k, r, g->out_res, mixed);
+    if (s->trace) s->trace(s->trace_user, "final_in", s->k->layers, mixed, r->rows, D);
     for (size_t i = 0; i < n_out; i++)
         memcpy(picked + i * D, mixed + out[i] * D, D * sizeof(float));
     layer_norm_rows(&s->c, s->k, g->norm, picked, n_out);

@@ -1,0 +1,201 @@
+/* A sequence's tokens depend on that sequence alone: the same bits whatever runs beside it, however
+ * its prompt is chunked, cached, threaded or interrupted. On the small K3-shaped checkpoint of
+ * tests/golden. */
+#include "src/engine.h"
+#include "tests/lib/test.h"
+
+#define MODEL      "tests/golden/k3_b1"
+#define JOBS       12
+#define MAX_TOKENS 10
+
+struct job {
+    int32_t ids[40];
+    size_t n_ids, max_tokens;
+    struct sample_params sample;
+    float image[4 * 64];
+    struct engine_image span;
+    bool has_image;
+};
+
+/* What a run saw: tokens, and a checksum over all bits of all logits. */
+struct seen {
+    int32_t ids[JOBS][MAX_TOKENS];
+    size_t n[JOBS];
+    uint64_t bits[JOBS];
+    size_t vocab;
+};
+
+struct setting {
+    const char *isa;
+    unsigned threads;
+    size_t sequences, chunk, slots, unpinned;
+    size_t stop_after; /* sweeps; then every sequence is removed and resumed in a new engine; 0 =
+                          never */
+    bool bf16;
+};
+
+static void make_jobs(struct job *jobs)
+{
+    unsigned long long r = 1;
+    for (int j = 0; j < JOBS; j++) {
+        struct job *k = &jobs[j];
+        k->n_ids = 1 + test_rand(&r) % 39;
+        k->max_tokens = 1 + test_rand(&r) % MAX_TOKENS;
+        for (size_t i = 0; i < k->n_ids; i++) k->ids[i] = (int32_t)(test_rand(&r) % 200);
+        k->sample = (struct sample_params){j % 3 ? 0.9 : 0, 0.95, j % 2 ? 20 : 0, test_rand(&r)};
+        k->has_image = j % 4 == 1 && k->n_ids > 6;
+        k->span = (struct engine_image){j % 8 == 1 ? k->n_ids - 4 : 1, 4, k->image};
+        for (size_t i = 0; i < 4 * 64; i++) k->image[i] = test_randf(&r);
+    }
+}
+
+static bool on_token(void *user, uint64_t tag, int32_t id, const float *logits)
+{
+    struct seen *s = user;
+    s->ids[tag][s->n[tag]++] = id;
+    for (size_t i = 0; i < s->vocab; i++) {
+        uint32_t u;
+        memcpy(&u, &logits[i], sizeof u);
+        s->bits[tag] = (s->bits[tag] ^ u) * 0x100000001b3ull;
+    }
+    return true;
+}
+
+static enum status add(struct engine *g, const struct job *j, uint64_t tag, const struct seen *seen,
+                       struct err *e)
+{
+    struct engine_sequence s = {
+        .tag = tag, .ids = j->ids, .n_ids = j->n_ids, .max_tokens = j->max_tokens};
+    s.sample = j->sample;
+    s.images = &j->span;
+    s.n_images = j->has_image;
+    s.done = seen->ids[tag];
+    s.n_done = seen->n[tag];
+    return engine_add(g, &s, e);
+}
+
+static struct engine *open_engine(const struct setting *t, struct mem *mem, struct pool *pool,
+                                  struct err *e)
+{
+    static struct config config;
+    struct plan_model m;
+    struct engine_opts o = {.model_dir = MODEL, .mem = mem, .direct_io = true};
+    struct plan_request r = {.ram_bytes = (uint64_t)1 << 30, .threads = t->threads, .context = 64};
+    struct engine *g = NULL;
+    r.max_sequences = t->sequences;
+    r.prefill_rows = t->chunk;
+    r.expert_slots = t->slots;
+    o.compute = (struct compute){NULL, pool, t->bf16};
+    if (kern_select(&o.compute.kern, t->isa, e) == OK &&
+        plan_model_load(&m, &config, MODEL, e) == OK && plan_make(&o.plan, &m, &r, e) == OK) {
+        o.plan.pinned_layers -= t->unpinned;
+        engine_open(&g, &o, e);
+    }
+    return g;
+}
+
+/* Runs sweeps until nothing runs and nothing waits, or the limit is reached (0: none). */
+static void run_some(struct engine *g, const struct job *jobs, struct seen *seen, size_t limit)
+{
+    struct err e = {0};
+    size_t next = 0;
+    for (size_t sweeps = 0; !limit || sweeps < limit; sweeps++) {
+        while (next < JOBS) {
+            if (seen->n[next] == jobs[next].max_tokens) {
+                next++;
+                continue;
+            }
+            enum status rc = add(g, &jobs[next], next, seen, &e);
+            if (rc == E_BUDGET) break;
+            CHECK_OK(rc, e);
+            next++;
+        }
+        if (engine_running(g) == 0) return;
+        CHECK_OK(engine_sweep(g, on_token, seen, &e), e);
+    }
+}
+
+static void run(const struct setting *t, const struct job *jobs, struct seen *seen)
+{
+    struct err e = {0};
+    memset(seen, 0, sizeof *seen);
+    bool finished = false;
+    while (!finished && !test_has_failed()) {
+        struct mem mem;
+        struct pool *pool;
+        mem_init(&mem, 0);
+        CHECK_OK(pool_open(&pool, t->threads, &e), e);
+        struct engine *g = open_engine(t, &mem, pool, &e);
+        if (!g) FAIL("%s", e.text);
+        seen->vocab = engine_config(g)->vocab;
+        run_some(g, jobs, seen, t->stop_after);
+        finished = true;
+        for (int j = 0; j < JOBS; j++) finished &= seen->n[j] == jobs[j].max_tokens;
+        engine_close(g);
+        pool_close(pool);
+        mem_close(&mem);
+    }
+}
+
+static void check_isa(const char *isa, bool bf16)
+{
+    static struct job jobs[JOBS];
+    make_jobs(jobs);
+    const struct setting settings[] = {
+        {isa, 1, 1, 64, 48, 0, 0, bf16},  {isa, 1, 12, 64, 48, 0, 0, bf16},
+        {isa, 2, 3, 7, 5, 2, 0, bf16},    {isa, 2, 12, 1, 48, 6, 0, bf16},
+        {isa, 3, 5, 13, 2, 0, 0, bf16},   {isa, 2, 4, 5, 3, 0, 9, bf16},
+        {isa, 1, 12, 200, 4, 1, 4, bf16},
+    };
+    struct seen first, other;
+    run(&settings[0], jobs, &first);
+    for (size_t i = 1; i < sizeof settings / sizeof settings[0] && !test_has_failed(); i++) {
+        run(&settings[i], jobs, &other);
+        for (int j = 0; j < JOBS; j++) {
+            if (memcmp(first.ids[j], other.ids[j], sizeof first.ids[j]))
+                FAIL("%s: job %d gives other tokens in setting %zu", isa, j, i);
+            if (first.bits[j] != other.bits[j])
+                FAIL("%s: job %d gives other logits in setting %zu", isa, j, i);
+        }
+    }
+}
+
+/* For every kernel table of this machine, with F32 and BF16 activations. */
+TEST(result_depends_on_the_sequence_alone)
+{
+    const struct kern *tables[8];
+    size_t n = kern_all(tables, 8);
+    for (size_t i = 0; i < n && !test_has_failed(); i++) {
+        check_isa(tables[i]->name, false);
+        if (!test_has_failed()) check_isa(tables[i]->name, true);
+    }
+}
+
+/* What cannot run is refused with its reason and leaves the engine as it was. */
+TEST(impossible_sequences_are_refused)
+{
+    struct err e = {0};
+    struct mem mem;
+    struct pool *pool;
+    const struct setting t = {"portable", 1, 1, 8, 4, 0, 0, false};
+    mem_init(&mem, 0);
+    CHECK_OK(pool_open(&pool, 1, &e), e);
+    struct engine *g = open_engine(&t, &mem, pool, &e);
+    if (!g) FAIL("%s", e.text);
+    int32_t ids[64] = {0};
+    struct engine_sequence s = {.tag = 1, .ids = ids, .n_ids = 60, .max_tokens = 5};
+    CHECK_ERR(engine_add(g, &s, &e), E_PROMPT_TOO_LONG, e, "60 rows");
+    s.n_ids = 59;
+    CHECK_OK(engine_add(g, &s, &e), e);
+    s.tag = 2;
+    CHECK_ERR(engine_add(g, &s, &e), E_BUDGET, e, "running");
+    engine_remove(g, 1);
+    ids[3] = 1 << 20;
+    CHECK_ERR(engine_add(g, &s, &e), E_INTERNAL, e, "token id 1048576 at row 3");
+    CHECK_INT(engine_running(g), 0);
+    engine_close(g);
+    pool_close(pool);
+    mem_close(&mem);
+}
+
+TEST_MAIN
