@@ -23,12 +23,20 @@ void ids_free(struct ids *l);
 
 /* Reads tiktoken.model and tokenizer_config.json in dir. E_MODEL names file, line and fault.
  * vocab_size: rows of the embedding; ids from the number of ranks up to vocab_size - 1 are
- * specials. */
+ * specials, spelled as added_tokens_decoder says, else <|reserved_token_ID|>. */
 enum status tok_open(struct tok **out, const char *dir, uint32_t vocab_size, struct err *e);
+/* The same from the bytes of the two files. */
+struct tok_source {
+    const char *ranks, *config;
+    size_t ranks_len, config_len;
+};
+enum status tok_read(struct tok **out, const struct tok_source *s, uint32_t vocab_size,
+                     struct err *e);
 void tok_close(struct tok *t);
 
 /* Appends the ids of UTF-8 text (bad UTF-8 is E_INVALID_REQUEST). specials: spellings such as
- * <|open|> become their ids; else everything is ordinary text. */
+ * <|open|> become their ids (the leftmost first, the longest of those that begin there); else
+ * everything is ordinary text. Time and memory grow in proportion to len. */
 enum status tok_encode(const struct tok *t, const char *text, size_t len, bool specials,
                        struct ids *out, struct err *e);
 /* Bytes of one token (a special: its spelling); len 0 for an id out of range. Lives as long as t.

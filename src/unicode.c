@@ -1,0 +1,90 @@
+/* Code point classes by binary search in a generated table of runs, and a strict UTF-8 decoder:
+ * no overlong form, no surrogate, nothing beyond U+10FFFF. */
+#include "src/unicode.h"
+
+/* Ascending; each: first code point of a run << 6 | its class bits. The first run begins at 0. */
+static const uint32_t runs[] = {
+#include "src/unicode_table.inc"
+};
+#define N_RUNS (sizeof runs / sizeof *runs)
+
+unsigned unicode_class(uint32_t cp)
+{
+    if (cp > 0x10FFFF) return 0;
+    size_t low = 0, high = N_RUNS;
+    while (high - low > 1) {
+        size_t mid = (low + high) / 2;
+        if (runs[mid] >> 6 <= cp)
+            low = mid;
+        else
+            high = mid;
+    }
+    return runs[low] & 63;
+}
+
+bool unicode_py_space(uint32_t cp)
+{
+    return (cp >= 0x1C && cp <= 0x1F) || (unicode_class(cp) & UNICODE_SPACE);
+}
+
+/* Length that the lead byte promises, and the bounds of the second byte; 0 for no lead byte. */
+static int lead(unsigned char b, unsigned char *low, unsigned char *high)
+{
+    *low = 0x80, *high = 0xBF;
+    if (b >= 0xC2 && b <= 0xDF) return 2;
+    if (b >= 0xE0 && b <= 0xEF) {
+        if (b == 0xE0) *low = 0xA0;
+        if (b == 0xED) *high = 0x9F;
+        return 3;
+    }
+    if (b >= 0xF0 && b <= 0xF4) {
+        if (b == 0xF0) *low = 0x90;
+        if (b == 0xF4) *high = 0x8F;
+        return 4;
+    }
+    return 0;
+}
+
+int unicode_decode(const char *s, size_t n, uint32_t *cp)
+{
+    unsigned char b = (unsigned char)s[0], low, high;
+    if (b < 0x80) {
+        *cp = b;
+        return 1;
+    }
+    int len = lead(b, &low, &high);
+    if (!len) return -1;
+    *cp = b & (0x7Fu >> len);
+    for (int i = 1; i < len; i++) {
+        if ((size_t)i == n) return 0;
+        b = (unsigned char)s[i];
+        if (b < low || b > high) return -i;
+        low = 0x80, high = 0xBF;
+        *cp = *cp << 6 | (b & 0x3F);
+    }
+    return len;
+}
+
+size_t unicode_valid(const char *s, size_t n)
+{
+    size_t at = 0;
+    uint32_t cp;
+    while (at < n) {
+        int len = unicode_decode(s + at, n - at, &cp);
+        if (len <= 0) break;
+        at += (size_t)len;
+    }
+    return at;
+}
+
+size_t unicode_encode(uint32_t cp, char out[4])
+{
+    if (cp < 0x80) {
+        out[0] = (char)cp;
+        return 1;
+    }
+    size_t len = cp < 0x800 ? 2 : cp < 0x10000 ? 3 : 4;
+    for (size_t i = len - 1; i > 0; i--, cp >>= 6) out[i] = (char)(0x80 | (cp & 0x3F));
+    out[0] = (char)(0xF00u >> len | cp);
+    return len;
+}
