@@ -8,8 +8,10 @@
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -213,6 +215,43 @@ void os_publish_abort(struct os_publish *p)
     free(p->path);
     free(p->tmp);
     *p = (struct os_publish){0};
+}
+
+enum status os_lock(int *fd, const char *path, bool shared, struct err *e)
+{
+    *fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    if (*fd < 0) return err_errno(e, errno, "cannot open %s", path);
+    if (flock(*fd, (shared ? LOCK_SH : LOCK_EX) | LOCK_NB) == 0) return OK;
+    int errnum = errno;
+    os_unlock(fd);
+    if (errnum == EWOULDBLOCK) return err_set(e, E_LOCKED, "%s is held by another process", path);
+    return err_errno(e, errnum, "cannot lock %s", path);
+}
+
+void os_unlock(int *fd)
+{
+    if (*fd >= 0) close(*fd);
+    *fd = -1;
+}
+
+bool os_is_remote(const char *path)
+{
+    static const unsigned long remote[] = {
+        0x6969,     0xff534d42, 0xfe534d42, 0x517b,     0x5346414f,
+        0x00c36400, 0x0bd00bd0, 0x01021997, 0x65735546,
+    };
+    struct statfs fs;
+    if (statfs(path, &fs) != 0) {
+        char *dir = join(path, "");
+        char *slash = dir ? strrchr(dir, '/') : NULL;
+        if (slash) slash[slash == dir] = 0;
+        int rc = statfs(slash ? dir : ".", &fs);
+        free(dir);
+        if (rc != 0) return false;
+    }
+    for (size_t i = 0; i < sizeof remote / sizeof *remote; i++)
+        if ((unsigned long)fs.f_type == remote[i]) return true;
+    return false;
 }
 
 double os_now(void)

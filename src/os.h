@@ -48,6 +48,16 @@ void os_publish_write(struct os_publish *p, const void *data, size_t len);
 enum status os_publish_commit(struct os_publish *p, struct err *e);
 void os_publish_abort(struct os_publish *p);
 
+/* The kernel's lock on a file, made where it is missing and left behind: any death of the process
+ * ends the lock. Shared locks exclude only an exclusive one. E_LOCKED when another process holds
+ * it. */
+enum status os_lock(int *fd, const char *path, bool shared, struct err *e);
+void os_unlock(int *fd);
+
+/* True on a network file system (NFS, SMB, AFS, Ceph, Lustre, 9P, FUSE); path or its folder exists.
+ */
+bool os_is_remote(const char *path);
+
 /* Seconds on a clock that never jumps; seconds since 1970. */
 double os_now(void);
 int64_t os_unix_time(void);

@@ -1,0 +1,80 @@
+/* The states of jobs, and who works on which.
+ *
+ *   pending -> running -> done | failed | retry_wait -> pending ...      cancelled from any
+ *
+ * A claim is one UPDATE ... RETURNING; it gives the job a lease and a fencing number one higher
+ * than before. Whoever writes about a claimed job names that number: after the lease ran out and
+ * another claimed the job, the old number fits nothing and the write is E_LEASE. Times are passed
+ * in, in milliseconds since 1970. */
+#ifndef NS_QUEUE_H
+#define NS_QUEUE_H
+
+#include "jobs/db.h"
+#include "jobs/job.h"
+
+/* The kernel's lock on FILE.lock beside the database: exclusive for `run`, shared for workers. It
+ * ends with the process, however it dies. E_LOCKED. */
+enum status queue_lock(int *fd, const char *db_path, bool shared, struct err *e);
+void queue_unlock(int *fd);
+
+struct queue_worker {
+    const char *name; /* unique among those alive: host, process, start */
+    int64_t lease_ms;
+    bool input_order; /* claim in input order; else those with the same picture together */
+};
+
+/* A claimed job. End with queue_job_free. */
+struct queue_job {
+    int64_t id, fence;
+    int64_t attempt; /* number of this try, from 1; an interruption begins no new one */
+    int64_t input_id, line, offset;
+    int64_t priority, place;
+    char *source; /* path of its input file; NULL for pictures and folders */
+    char *custom_id, *spec;
+    size_t spec_len;
+    int32_t *tokens; /* those it had when it was interrupted */
+    size_t n_tokens;
+    double prefill_s, decode_s;
+};
+void queue_job_free(struct queue_job *j);
+
+/* Claims up to `max` jobs that are ready at `now`; *n of them are written to out, in the order in
+ * which they should run. Due retries and jobs whose lease ran out are taken back first. */
+enum status queue_claim(struct db *db, const struct queue_worker *w, int64_t now,
+                        struct queue_job *out, size_t max, size_t *n, struct err *e);
+
+/* Within a transaction of the caller: the state change of a claimed job. E_LEASE: someone else has
+ * it. */
+enum status queue_finish(struct db *db, int64_t id, int64_t fence, const char *state,
+                         struct err *e);
+enum status queue_renew(struct db *db, int64_t id, int64_t fence, int64_t until, struct err *e);
+enum status queue_postpone(struct db *db, int64_t id, int64_t fence, int64_t due, struct err *e);
+
+/* Gives back, as they were, the jobs that a worker still holds; worker NULL: everybody's, which
+ * only the holder of the exclusive lock may do, since then they belong to dead processes. */
+enum status queue_release(struct db *db, const char *worker, struct err *e);
+
+struct queue_counts {
+    int64_t pending, running, retry_wait, done, failed, cancelled;
+};
+enum status queue_counts(struct db *db, struct queue_counts *out, struct err *e);
+int64_t queue_total(const struct queue_counts *c);
+int64_t queue_unfinished(const struct queue_counts *c);
+/* When the next job may become ready: the least due time or lease end; INT64_MAX when none waits.
+ */
+enum status queue_next_due(struct db *db, int64_t *at, struct err *e);
+
+/* Which jobs retry and cancel mean. All that is given must fit. */
+struct queue_filter {
+    const char *custom_id; /* or NULL */
+    const char *state;     /* or NULL */
+    const char *code;      /* of the result; or NULL */
+};
+/* failed or cancelled -> pending, its result removed (attempts keep it). Pictures are taken as they
+ * are by then. Bad lines and duplicates stay. *n: how many. */
+enum status queue_retry(struct db *db, const struct queue_filter *f, int64_t *n, struct err *e);
+/* pending, retry_wait or running -> cancelled, with a result that says so. */
+enum status queue_cancel(struct db *db, const struct queue_filter *f, int64_t now, int64_t *n,
+                         struct err *e);
+
+#endif
