@@ -1,0 +1,148 @@
+/* The command line: one table of options, help made from it, dispatch, exit codes.
+ *
+ * A command is a function from struct cmd_options to an exit code; it is added by one line of
+ * CMD_LIST and appears in the help from then on. Only jobs/cmd* print. Results and help go to
+ * standard output, everything else to standard error. */
+#ifndef NS_CMD_H
+#define NS_CMD_H
+
+#include "jobs/image_ref.h"
+#include "jobs/job.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum exit_code {
+    EXIT_DONE = 0,
+    EXIT_SOME_FAILED = 1,
+    EXIT_USAGE = 2,
+    EXIT_REJECTED = 3, /* --strict: bad input, nothing run */
+    EXIT_UNUSABLE = 4, /* model or database cannot be used */
+    EXIT_STORAGE = 5,  /* disk full, I/O error */
+    EXIT_HELD = 6,     /* another run holds the queue */
+    EXIT_LIMIT = 7,    /* stopped by a limit, work left */
+    EXIT_SIGINT = 130,
+    EXIT_SIGTERM = 143,
+};
+
+/* id, name, operands, summary. Keep the order of the help. A command not yet written is not listed.
+ */
+#define CMD_LIST(X)                                                                                \
+    X(CMD_CHECK, check, "JOBS.jsonl|FILE|DIR...",                                                  \
+      "say everything that run would reject; counts, image sizes, tokens")
+
+/* One bit per command, listed or not, for the options' "which commands take it". */
+enum cmd_bit {
+    CMD_RUN = 1 << 0,
+    CMD_ADD = 1 << 1,
+    CMD_CHECK = 1 << 2,
+    CMD_WORK = 1 << 3,
+    CMD_STATUS = 1 << 4,
+    CMD_LIST_JOBS = 1 << 5,
+    CMD_SHOW = 1 << 6,
+    CMD_ERRORS = 1 << 7,
+    CMD_RETRY = 1 << 8,
+    CMD_CANCEL = 1 << 9,
+    CMD_EXPORT = 1 << 10,
+    CMD_MERGE = 1 << 11,
+    CMD_VERIFY = 1 << 12,
+    CMD_PLAN = 1 << 13,
+    CMD_INFO = 1 << 14,
+    CMD_BENCH = 1 << 15,
+    CMD_ALL = (1 << 16) - 1,
+};
+
+/* What the choices of the table give; 0 is always the default. */
+enum cmd_progress { PROGRESS_AUTO, PROGRESS_TTY, PROGRESS_PLAIN, PROGRESS_JSON, PROGRESS_NONE };
+enum cmd_order { ORDER_AUTO, ORDER_INPUT };
+enum cmd_on_duplicate { DUPLICATE_ERROR, DUPLICATE_SKIP };
+enum cmd_on_changed { CHANGED_ERROR, CHANGED_RERUN, CHANGED_KEEP };
+enum cmd_on_existing {
+    EXISTING_ERROR,
+    EXISTING_SKIP,
+    EXISTING_OVERWRITE,
+    EXISTING_APPEND,
+    EXISTING_PREPEND
+};
+enum cmd_format { FORMAT_OPENAI, FORMAT_METADATA, FORMAT_CSV, FORMAT_TXT, FORMAT_SHAREGPT };
+enum cmd_activations { ACTIVATIONS_F32, ACTIVATIONS_BF16 };
+
+struct cmd_list {
+    const char **at;
+    size_t n;
+};
+
+/* Every option, as parsed. Strings borrow from argv; NULL or 0 or false: not given, unless said
+ * otherwise. */
+struct cmd_options {
+    const char *command;
+    struct cmd_list operands; /* -i and plain operands, in the order given */
+
+    const char *model, *output, *errors_file, *db;
+    const char *prompt, *system;
+    struct job_settings job; /* defaults from the command line; `has` says which were given */
+
+    uint32_t shard, shards; /* --shard k/N, k from 1; 0: not given */
+    uint64_t retries;       /* default 3 */
+    bool retry_failed, fresh, dry_run, strict, allow_model_change;
+    uint64_t max_jobs;
+    int64_t deadline;    /* --deadline as seconds since 1970 */
+    bool halt_now;       /* --halt now,fail=N: stop at once, not soon */
+    uint64_t halt_fails; /* --halt fail=N: stop when so many jobs failed */
+    double halt_percent; /* --halt fail=P% */
+
+    enum cmd_progress progress;
+    bool eta, quiet, json;
+    double watch_s; /* status --watch[=SECONDS] */
+    enum cmd_order order;
+    enum cmd_on_duplicate on_duplicate;
+    enum cmd_on_changed on_changed_input;
+    enum cmd_on_existing on_existing;
+    enum cmd_format format;
+    const char *state, *code; /* list, retry, cancel: only jobs in this state, with this error */
+    bool all;                 /* retry, cancel: every job that fits */
+    uint64_t limit;           /* list, errors */
+
+    struct image_ref_opts images; /* --image-root, --map-path, --max-image-bytes */
+    uint64_t max_line_bytes;
+    uint64_t max_pixels;
+    uint32_t max_patches;
+    bool lenient_images, no_exif;
+
+    uint64_t ram_bytes;
+    uint32_t threads;
+    const char *isa;
+    enum cmd_activations activations;
+    uint64_t max_sequences, prefill_rows;
+    uint64_t cache_experts;       /* --cache-experts N */
+    double cache_experts_percent; /* --cache-experts P% */
+    bool no_direct_io;
+};
+
+/* What main does. */
+int cmd_main(int argc, char **argv);
+
+/* Fill o from the words after the command's name; E_USAGE with the one line to print. help: asked
+ * for. End with cmd_options_free. `command` is one of enum cmd_bit. */
+enum status cmd_parse(struct cmd_options *o, enum cmd_bit command, int argc, char **argv,
+                      bool *help, struct err *e);
+void cmd_options_free(struct cmd_options *o);
+
+/* One line "nightshift: ..." on standard error; the exit code that belongs to the error. */
+int cmd_fail(const struct err *e);
+enum exit_code cmd_exit_code(enum status code);
+
+/* SIGINT, SIGTERM, SIGUSR1 from now on only count: 0 none yet, 1 stop soon and keep all, 2 stop
+ * now. */
+void cmd_catch_signals(void);
+int cmd_stop_wanted(void);
+/* The exit code of that stop: 130 for SIGINT, 143 for the others; 0 when none came. */
+int cmd_stop_exit(void);
+
+/* The commands. */
+#define X(bit, name, operands, summary) int cmd_##name(const struct cmd_options *o);
+CMD_LIST(X)
+#undef X
+
+#endif
