@@ -19,6 +19,10 @@ WARN := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wpointe
 ALL_CFLAGS := -std=gnu11 -D_GNU_SOURCE -I. $(WARN) -ffp-contract=off -pthread $(CFLAGS_$(MODE)) $(CFLAGS)
 LIBS := -lcjson -lsqlite3 -lwebpdemux -lwebp -lmd -lm -pthread
 
+# make V=1 shows whole commands.
+Q := $(if $(V),,@)
+say = $(if $(V),,@printf "  %s %s\n" $(1) $(2))
+
 ARCH := $(shell $(CC) -dumpmachine | cut -d- -f1)
 LIB_SRC := $(filter-out src/main.c,$(wildcard src/*.c vision/*.c jobs/*.c))
 ifneq ($(ARCH),x86_64)
@@ -45,11 +49,13 @@ nightshift: $(B)/nightshift
 	@cp -f $< $@
 
 $(B)/nightshift: $(B)/src/main.o $(LIB)
-	$(CC) $(LDFLAGS_$(MODE)) $(LDFLAGS) -o $@ $^ $(LIBS)
+	$(call say,LD,$@)
+	$(Q)$(CC) $(LDFLAGS_$(MODE)) $(LDFLAGS) -o $@ $^ $(LIBS)
 
 $(LIB): $(LIB_OBJ)
 	@rm -f $@
-	ar rcs $@ $^
+	$(call say,AR,$@)
+	$(Q)ar rcs $@ $^
 
 $(B)/src/kern_avx2.o: ALL_CFLAGS += -mavx2 -mfma -mf16c
 $(B)/src/kern_avx512.o: ALL_CFLAGS += -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx2 -mfma
@@ -57,12 +63,13 @@ $(B)/src/kern_amx.o: ALL_CFLAGS += -mamx-tile -mamx-bf16 -mavx512f -mavx512bw -m
 
 $(B)/%.o: %.c
 	@mkdir -p $(@D)
-	$(CC) $(ALL_CFLAGS) -MMD -MP -c -o $@ $<
+	$(call say,CC,$@)
+	$(Q)$(CC) $(ALL_CFLAGS) -MMD -MP -c -o $@ $<
 
 $(B)/tests/%: $(B)/tests/%.o $(TEST_LIB) $(LIB)
-	$(CC) $(LDFLAGS_$(MODE)) $(LDFLAGS) -o $@ $(filter %.o,$^) $(LIB) $(LIBS)
+	$(Q)$(CC) $(LDFLAGS_$(MODE)) $(LDFLAGS) -o $@ $(filter %.o,$^) $(LIB) $(LIBS)
 $(B)/tests/fuzz/%: $(B)/tests/fuzz/%.o $(FUZZ_MAIN) $(TEST_LIB) $(LIB)
-	$(CC) $(LDFLAGS_$(MODE)) $(LDFLAGS) -o $@ $(filter %.o,$^) $(LIB) $(LIBS)
+	$(Q)$(CC) $(LDFLAGS_$(MODE)) $(LDFLAGS) -o $@ $(filter %.o,$^) $(LIB) $(LIBS)
 
 tests: $(TESTS_BIN) $(PROGRAM)
 
