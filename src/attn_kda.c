@@ -17,7 +17,8 @@ struct bufs {
     float *low;   /* [rows][dim] */
     float *beta;  /* [rows][heads] */
     float *out;   /* [rows][C] */
-    float *task;  /* [threads][5 * dim]: q, k, v, delta, filter row */
+    float *task;  /* [threads][4 * dim]: q, k, v, delta */
+    float *copy;  /* [threads][dim * dim]: the matrix that drafts walk on */
 };
 
 static void layout(struct bufs *b, struct arena *a, const struct config *k, size_t rows,
@@ -30,7 +31,8 @@ static void layout(struct bufs *b, struct arena *a, const struct config *k, size
     b->low = arena_floats(a, (uint64_t)rows * k->kda_dim);
     b->beta = arena_floats(a, (uint64_t)rows * k->kda_heads);
     b->out = arena_floats(a, rows * C);
-    b->task = arena_floats(a, (uint64_t)threads * 5 * k->kda_dim);
+    b->task = arena_floats(a, (uint64_t)threads * 4 * k->kda_dim);
+    b->copy = arena_floats(a, (uint64_t)threads * k->kda_dim * k->kda_dim);
 }
 
 uint64_t attn_kda_scratch(const struct config *k, size_t rows, unsigned threads)
@@ -71,17 +73,15 @@ static void filter(const struct walk *k, const struct span *s, size_t r, unsigne
     k->c->kern->silu(y, y, NULL, dim);
 }
 
-/* The window becomes the last conv - 1 pre-filter rows, this head's channels of all three streams.
- */
-static void keep_window(const struct walk *k, const struct span *s, unsigned head)
+/* The window of one head moves on by n rows: the last conv - 1 of (window, rows), all three
+ * streams. Row t is at rows + t * stride, laid out [3][C]. */
+static void move_window(const struct config *cfg, float *window, const float *rows, size_t stride,
+                        size_t n, unsigned head)
 {
-    const struct config *cfg = k->k;
     size_t dim = cfg->kda_dim, C = cfg->kda_heads * dim, back = cfg->conv - 1;
-    float *window = state_conv(s->state, cfg, k->n);
     for (size_t j = 0; j < back; j++) {
-        size_t t = s->n + j;
-        const float *from =
-            t < back ? window + t * 3 * C : k->buf.qkv + (s->first + t - back) * 3 * C;
+        size_t t = n + j;
+        const float *from = t < back ? window + t * 3 * C : rows + (t - back) * stride;
         for (unsigned stream = 0; stream < 3; stream++)
             memcpy(window + j * 3 * C + stream * C + head * dim, from + stream * C + head * dim,
                    dim * sizeof(float));
@@ -111,6 +111,37 @@ static void decay_factors(const struct walk *k, unsigned head, float *g)
     }
 }
 
+/* Filtered and normalised q, k, v of row r of a span, and its decay factors (in place in
+ * buf.decay). */
+static void prepare_row(const struct walk *k, const struct span *s, size_t r, unsigned head,
+                        float *q)
+{
+    const struct kern *kern = k->c->kern;
+    size_t dim = k->k->kda_dim, C = k->k->kda_heads * dim;
+    float *key = q + dim, *v = key + dim;
+    filter(k, s, r, 0, head, q);
+    filter(k, s, r, 1, head, key);
+    filter(k, s, r, 2, head, v);
+    l2_norm(kern, q, dim, 1.0f / sqrtf((float)dim));
+    l2_norm(kern, key, dim, 1);
+    decay_factors(k, head, k->buf.decay + (s->first + r) * C + head * dim);
+}
+
+static void log_draft(const struct walk *k, size_t row, size_t log_row, unsigned head,
+                      const float *key, const float *v)
+{
+    const struct config *cfg = k->k;
+    size_t dim = cfg->kda_dim, C = cfg->kda_heads * dim, bytes = dim * sizeof(float);
+    float *to = draft_log_row(&k->b->log, cfg, k->n, log_row);
+    for (unsigned stream = 0; stream < 3; stream++)
+        memcpy(to + stream * C + head * dim, k->buf.qkv + (row * 3 + stream) * C + head * dim,
+               bytes);
+    memcpy(to + 3 * C + head * dim, key, bytes);
+    memcpy(to + 4 * C + head * dim, v, bytes);
+    memcpy(to + 5 * C + head * dim, k->buf.decay + row * C + head * dim, bytes);
+    to[6 * C + head] = k->buf.beta[row * cfg->kda_heads + head];
+}
+
 /* All rows of one (span, head). */
 static void walk_head(void *ctx, size_t task, unsigned thread)
 {
@@ -120,27 +151,60 @@ static void walk_head(void *ctx, size_t task, unsigned thread)
     const struct span *s = &k->b->spans[task / cfg->kda_heads];
     unsigned head = (unsigned)(task % cfg->kda_heads);
     size_t dim = cfg->kda_dim, C = cfg->kda_heads * dim;
-    float *q = k->buf.task + thread * 5 * dim, *key = q + dim, *v = key + dim, *d = v + dim;
+    float *q = k->buf.task + thread * 4 * dim, *key = q + dim, *v = key + dim, *d = v + dim;
     float *S = state_kda(s->state, cfg, k->n) + head * dim * dim;
-    float q_scale = 1.0f / sqrtf((float)dim);
 
     for (size_t r = 0; r < s->n; r++) {
         size_t row = s->first + r;
         float *out = k->buf.out + row * C + head * dim, *gate = k->buf.gate + row * C + head * dim;
-        float *decay = k->buf.decay + row * C + head * dim;
-        filter(k, s, r, 0, head, q);
-        filter(k, s, r, 1, head, key);
-        filter(k, s, r, 2, head, v);
-        l2_norm(kern, q, dim, q_scale);
-        l2_norm(kern, key, dim, 1);
-        decay_factors(k, head, decay);
+        const float *decay = k->buf.decay + row * C + head * dim;
+        prepare_row(k, s, r, head, q);
+        if (r == s->sure) S = memcpy(k->buf.copy + thread * dim * dim, S, dim * dim * sizeof *S);
+        if (r >= s->sure) log_draft(k, row, s->log_row + r - s->sure, head, key, v);
         kern->delta_step(S, dim, dim, decay, key, v, k->buf.beta[row * cfg->kda_heads + head], q,
                          out, d);
         kern->rms(out, out, k->w->o_norm, dim, cfg->eps);
         kern->sigmoid(gate, dim);
         for (size_t i = 0; i < dim; i++) out[i] *= gate[i];
     }
-    keep_window(k, s, head);
+    move_window(cfg, state_conv(s->state, cfg, k->n), k->buf.qkv + s->first * 3 * C, 3 * C, s->sure,
+                head);
+}
+
+struct accept {
+    const struct compute *c;
+    const struct config *k;
+    const struct draft_log *log;
+    const struct span *s;
+    size_t n;
+    float *scratch;
+};
+
+/* Replays the accepted drafts of one (layer, head). What delta_step gives out is of no interest
+ * here. */
+static void accept_head(void *ctx, size_t task, unsigned thread)
+{
+    const struct accept *a = ctx;
+    const struct config *cfg = a->k;
+    unsigned layer = (unsigned)(task / cfg->kda_heads), head = (unsigned)(task % cfg->kda_heads);
+    size_t dim = cfg->kda_dim, C = cfg->kda_heads * dim;
+    float *S = state_kda(a->s->state, cfg, layer) + head * dim * dim;
+    float *out = a->scratch + thread * 3 * dim, *d = out + dim;
+    const float *rows = draft_log_row(a->log, cfg, layer, a->s->log_row);
+    for (size_t i = 0; i < a->n; i++) {
+        const float *row = rows + i * draft_log_width(cfg), *key = row + 3 * C + head * dim;
+        a->c->kern->delta_step(S, dim, dim, key + 2 * C, key, key + C, row[6 * C + head], key, out,
+                               d);
+    }
+    move_window(cfg, state_conv(a->s->state, cfg, layer), rows, draft_log_width(cfg), a->n, head);
+}
+
+void attn_kda_accept(const struct compute *c, const struct config *k, const struct draft_log *log,
+                     const struct span *s, size_t n, float *scratch)
+{
+    struct accept a = {c, k, log, s, n, scratch};
+    pool_run(c->pool, (size_t)config_layers_of(k, LAYER_KDA) * k->kda_heads, accept_head, &a);
+    s->state->length += n;
 }
 
 static void project(const struct compute *c, const struct config *k, const struct kda_weights *w,

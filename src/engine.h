@@ -12,7 +12,7 @@
 #include "src/mem.h"
 #include "src/plan.h"
 #include "src/quant.h"
-#include "src/sample.h"
+#include "src/sequence.h"
 
 struct engine;
 
@@ -22,31 +22,15 @@ struct engine_opts {
     struct compute compute;
     struct plan plan; /* from plan_make: sequences, rows per sweep, cache slots, pinned layers */
     bool direct_io;
-    trace_fn trace; /* tests: looks at intermediate rows; or NULL */
+    size_t draft_fixed; /* draft that many tokens whenever possible; 0: adapt (plan.draft_rows 0:
+                           never) */
+    trace_fn trace;     /* tests: looks at intermediate rows; or NULL */
     void *trace_user;
 };
 
 enum status engine_open(struct engine **out, const struct engine_opts *o, struct err *e);
 void engine_close(struct engine *g);
 const struct config *engine_config(const struct engine *g);
-
-struct engine_image {
-    size_t first, n; /* rows [first, first + n) of the prompt */
-    const float
-        *rows; /* [n][hidden]; must live until the sequence gives its first token or is removed */
-};
-
-struct engine_sequence {
-    uint64_t tag;       /* the caller's name for it, unique among those running */
-    const int32_t *ids; /* prompt; copied */
-    size_t n_ids;
-    const struct engine_image *images; /* copied, the rows themselves not */
-    size_t n_images;
-    const int32_t *done; /* tokens it gave before an interruption; copied */
-    size_t n_done;
-    size_t max_tokens; /* room is reserved for n_ids + max_tokens rows */
-    struct sample_params sample;
-};
 
 /* E_PROMPT_TOO_LONG when it can never fit, E_BUDGET when there is no room at present. */
 enum status engine_add(struct engine *g, const struct engine_sequence *s, struct err *e);
@@ -62,10 +46,17 @@ typedef bool (*engine_token_fn)(void *user, uint64_t tag, int32_t id, const floa
  * for closing. */
 enum status engine_sweep(struct engine *g, engine_token_fn fn, void *user, struct err *e);
 
+/* The output of a sequence that finished earlier (in another run): ids [n], the first n_prompt of
+ * them prompt. Later drafts may come from it. Those that end in this engine are learned by
+ * themselves. */
+void engine_learn(struct engine *g, const int32_t *ids, size_t n, size_t n_prompt);
+
 struct engine_stats {
-    uint64_t sweeps, prefill_rows, decode_rows, tokens;
+    uint64_t sweeps, prefill_rows, decode_rows, draft_rows, tokens;
     uint64_t expert_uses, expert_fetches, expert_bytes, trunk_bytes;
     double sweep_s, wait_s;
+    struct spec_stats spec;
+    struct prefix_stats prefix;
 };
 void engine_stats(const struct engine *g, struct engine_stats *out);
 

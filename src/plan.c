@@ -6,21 +6,29 @@
 #include "src/state.h"
 #include "src/sweep.h"
 
-#define MIB               ((uint64_t)1 << 20)
-#define RESERVE_BYTES     (40 * MIB) /* code, libraries, database pages */
-#define THREAD_BYTES      (2 * MIB)  /* stacks */
-#define DEFAULT_CONTEXT   8192
-#define DEFAULT_SEQUENCES 32
-#define DEFAULT_PREFILL   512
-#define LEAST_PREFILL     32
-#define LEAST_SLOTS       4
-#define SLOT_OVERHEAD     256 /* bookkeeping of one slot */
+#define MIB                 ((uint64_t)1 << 20)
+#define RESERVE_BYTES       (40 * MIB) /* code, libraries, database pages */
+#define THREAD_BYTES        (2 * MIB)  /* stacks */
+#define DEFAULT_CONTEXT     8192
+#define DEFAULT_SEQUENCES   32
+#define DEFAULT_PREFILL     512
+#define LEAST_PREFILL       32
+#define LEAST_SLOTS         4
+#define DRAFTS_PER_SEQUENCE 3
+#define MOST_DRAFTS         64
+#define DRAFT_TOKENS        262144
+#define SLOT_OVERHEAD       256 /* bookkeeping of one slot */
 
 struct budget {
     const struct plan_model *m;
     const struct plan_request *r;
     struct plan *p;
 };
+
+static size_t least(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
 
 static uint64_t rows_bytes(const struct budget *b, size_t sequences, size_t prefill)
 {
@@ -29,6 +37,16 @@ static uint64_t rows_bytes(const struct budget *b, size_t sequences, size_t pref
     s.threads = b->r->threads;
     uint64_t sampling = (uint64_t)b->r->threads * b->m->config->vocab * 8;
     return sweep_bytes(b->m->config, &s) + sampling + MIB;
+}
+
+/* Drafted rows in flight: what is logged to replay them, and the ring of finished outputs. */
+static uint64_t draft_bytes(const struct budget *b)
+{
+    const struct config *c = b->m->config;
+    if (!b->p->draft_rows) return 0;
+    uint64_t log = (uint64_t)config_layers_of(c, LAYER_KDA) * b->p->draft_rows *
+                   draft_log_width(c) * sizeof(float);
+    return log + b->p->draft_tokens * 16 + 1024;
 }
 
 static uint64_t slots_bytes(const struct budget *b, size_t slots)
@@ -51,7 +69,8 @@ static uint64_t total(const struct budget *b)
 {
     const struct plan *p = b->p;
     return p->reserve_bytes + p->jobs_bytes + p->vision_bytes + p->global_bytes + p->pinned_bytes +
-           p->stream_bytes + p->sequences * p->sequence_bytes + p->rows_bytes + p->cache_bytes;
+           p->stream_bytes + p->sequences * p->sequence_bytes + p->rows_bytes + p->draft_bytes +
+           p->prefix_bytes + p->cache_bytes;
 }
 
 /* Recomputes every share from the counts. */
@@ -62,6 +81,8 @@ static uint64_t settle(struct budget *b)
     p->pinned_bytes = layers_bytes(b, 0, p->pinned_layers, &largest);
     layers_bytes(b, p->pinned_layers, b->m->config->layers, &largest);
     p->stream_bytes = largest;
+    p->draft_rows = b->r->no_drafts ? 0 : least(p->sequences * DRAFTS_PER_SEQUENCE, MOST_DRAFTS);
+    p->draft_bytes = draft_bytes(b);
     p->rows_bytes = rows_bytes(b, p->sequences, p->prefill_rows);
     p->cache_bytes = slots_bytes(b, p->expert_slots);
     return p->total_bytes = total(b);
@@ -81,11 +102,6 @@ static void grow(struct budget *b, size_t *count, size_t most, uint64_t limit)
     }
     *count = lo;
     settle(b);
-}
-
-static size_t least(size_t a, size_t b)
-{
-    return a < b ? a : b;
 }
 
 static void start_small(struct budget *b)
@@ -112,6 +128,8 @@ enum status plan_make(struct plan *out, const struct plan_model *m, const struct
     out->context = r->context ? r->context : least(c->context, DEFAULT_CONTEXT);
     out->sequence_bytes = state_bytes(c, out->context);
 
+    out->draft_tokens = DRAFT_TOKENS;
+
     struct budget b = {m, r, out};
     start_small(&b);
     out->floor_bytes = settle(&b);
@@ -128,6 +146,10 @@ enum status plan_make(struct plan *out, const struct plan_model *m, const struct
     if (!r->prefill_rows)
         grow(&b, &out->prefill_rows, DEFAULT_PREFILL,
              out->total_bytes + (r->ram_bytes - out->total_bytes) / 4);
+    if (!r->no_sharing) {
+        out->prefix_bytes = (r->ram_bytes - out->total_bytes) / 8;
+        settle(&b);
+    }
     /* Pinning layer by layer may pass a hump: the last one pinned frees the stream buffer. */
     out->pinned_layers = c->layers;
     if (settle(&b) > r->ram_bytes) {

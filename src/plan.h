@@ -8,6 +8,7 @@
 
 #include "src/config.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 
 struct plan_request {
@@ -16,7 +17,8 @@ struct plan_request {
     size_t max_sequences; /* 0: planner chooses */
     size_t prefill_rows;  /* per sweep; 0: planner chooses */
     size_t expert_slots;  /* 0: planner chooses */
-    size_t context;       /* longest prompt + output expected, rows; 0: a default */
+    bool no_drafts, no_sharing;
+    size_t context; /* longest prompt + output expected, rows; 0: a default */
     uint64_t vision_weights, vision_scratch; /* 0 without images */
     uint64_t jobs_bytes;                     /* what jobs/ holds beside the engine */
 };
@@ -38,6 +40,10 @@ struct plan {
     uint64_t sequence_bytes; /* of one sequence with `context` rows */
     uint64_t rows_bytes;     /* activations of a full sweep */
     uint64_t slot_bytes, cache_bytes;
+    uint64_t prefix_bytes; /* shared beginnings; 0: none are kept */
+    uint64_t draft_bytes;
+    size_t draft_rows;   /* most drafted rows of a sweep; 0: no drafts */
+    size_t draft_tokens; /* finished outputs kept for drafts */
     size_t sequences, prefill_rows, context;
     size_t pinned_layers; /* layers 0..pinned-1 stay loaded */
     size_t expert_slots;

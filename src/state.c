@@ -60,3 +60,13 @@ float *state_latent(const struct state *s, const struct config *c, unsigned n)
 {
     return s->latent + n * s->capacity * latent_width(c);
 }
+
+size_t draft_log_width(const struct config *c)
+{
+    return (size_t)6 * c->kda_heads * c->kda_dim + c->kda_heads;
+}
+
+float *draft_log_row(const struct draft_log *l, const struct config *c, unsigned layer, size_t row)
+{
+    return l->at + (layer * l->rows + row) * draft_log_width(c);
+}

@@ -26,16 +26,31 @@ float *state_kda(const struct state *s, const struct config *c, unsigned n);
 float *state_conv(const struct state *s, const struct config *c, unsigned n);
 float *state_latent(const struct state *s, const struct config *c, unsigned n);
 
-/* Consecutive rows of one sequence inside a sweep. */
+/* What the KDA layers saw of drafted rows, so that accepted ones can be replayed (kimi-k3 3.3): for
+ * each layer and row qkv [3][C] before the filter, then key, value, decay [C] each, then beta
+ * [heads]. */
+struct draft_log {
+    float *at; /* [kda layers][rows][draft_log_width] */
+    size_t rows;
+};
+size_t draft_log_width(const struct config *c);
+float *draft_log_row(const struct draft_log *l, const struct config *c, unsigned layer, size_t row);
+
+/* Consecutive rows of one sequence inside a sweep, at positions state->length and up. The first
+ * `sure` rows advance the state; the rest are drafts: they see what came before them and leave the
+ * state as if they had not been, apart from latents beyond its length. */
 struct span {
     struct state *state;
-    size_t first, n; /* rows of the sweep; they stand at positions state->length .. + n - 1 */
+    size_t first, n; /* rows of the sweep */
+    size_t sure;     /* 1..n */
+    size_t log_row;  /* of the first draft */
 };
 
 /* The rows of one sweep. */
 struct batch {
     const struct span *spans;
     size_t n_spans, rows;
+    struct draft_log log; /* room for all drafts of the sweep */
 };
 
 #endif

@@ -23,6 +23,7 @@ struct seen {
     size_t n[JOBS];
     uint64_t bits[JOBS];
     size_t vocab;
+    uint64_t accepted, drafted, restored; /* of the whole run */
 };
 
 struct setting {
@@ -34,6 +35,7 @@ struct setting {
     bool bf16;
 };
 
+/* Every third job begins like the one before it, every third is the same as the one before it. */
 static void make_jobs(struct job *jobs)
 {
     unsigned long long r = 1;
@@ -46,6 +48,23 @@ static void make_jobs(struct job *jobs)
         k->has_image = j % 4 == 1 && k->n_ids > 6;
         k->span = (struct engine_image){j % 8 == 1 ? k->n_ids - 4 : 1, 4, k->image};
         for (size_t i = 0; i < 4 * 64; i++) k->image[i] = test_randf(&r);
+        if (j % 3 == 1) memcpy(k->ids, k[-1].ids, 12 * sizeof k->ids[0]);
+        if (j % 3 == 2) {
+            *k = k[-1];
+            k->span.rows = k->image;
+        }
+    }
+}
+
+/* Names of a job's rows, as a caller makes them: the token, or something made of the image's
+ * content. */
+static void name_rows(const struct job *j, uint64_t *hash)
+{
+    for (size_t i = 0; i < j->n_ids; i++) hash[i] = (uint64_t)j->ids[i];
+    for (size_t i = 0; j->has_image && i < j->span.n; i++) {
+        uint32_t bits;
+        memcpy(&bits, &j->image[i * 64], sizeof bits);
+        hash[j->span.first + i] = (uint64_t)1 << 40 | bits;
     }
 }
 
@@ -64,6 +83,9 @@ static bool on_token(void *user, uint64_t tag, int32_t id, const float *logits)
 static enum status add(struct engine *g, const struct job *j, uint64_t tag, const struct seen *seen,
                        struct err *e)
 {
+    static const size_t cuts[] = {4, 11};
+    uint64_t hash[40];
+    name_rows(j, hash);
     struct engine_sequence s = {
         .tag = tag, .ids = j->ids, .n_ids = j->n_ids, .max_tokens = j->max_tokens};
     s.sample = j->sample;
@@ -71,6 +93,9 @@ static enum status add(struct engine *g, const struct job *j, uint64_t tag, cons
     s.n_images = j->has_image;
     s.done = seen->ids[tag];
     s.n_done = seen->n[tag];
+    s.row_hash = hash;
+    s.cuts = cuts;
+    s.n_cuts = j->n_ids > 11 ? 2 : j->n_ids > 4;
     return engine_add(g, &s, e);
 }
 
@@ -85,6 +110,9 @@ static struct engine *open_engine(const struct setting *t, struct mem *mem, stru
     r.max_sequences = t->sequences;
     r.prefill_rows = t->chunk;
     r.expert_slots = t->slots;
+    r.no_drafts = !t->drafts;
+    r.no_sharing = !t->share;
+    o.draft_fixed = t->draft_fixed;
     o.compute = (struct compute){NULL, pool, t->bf16};
     if (kern_select(&o.compute.kern, t->isa, e) == OK &&
         plan_model_load(&m, &config, MODEL, e) == OK && plan_make(&o.plan, &m, &r, e) == OK) {
@@ -131,6 +159,11 @@ static void run(const struct setting *t, const struct job *jobs, struct seen *se
         run_some(g, jobs, seen, t->stop_after);
         finished = true;
         for (int j = 0; j < JOBS; j++) finished &= seen->n[j] == jobs[j].max_tokens;
+        struct engine_stats stats;
+        engine_stats(g, &stats);
+        seen->accepted += stats.spec.accepted;
+        seen->drafted += stats.spec.drafted;
+        seen->restored += stats.prefix.restored;
         engine_close(g);
         pool_close(pool);
         mem_close(&mem);
@@ -142,15 +175,23 @@ static void check_isa(const char *isa, bool bf16)
     static struct job jobs[JOBS];
     make_jobs(jobs);
     const struct setting settings[] = {
-        {isa, 1, 1, 64, 48, 0, 0, bf16},  {isa, 1, 12, 64, 48, 0, 0, bf16},
-        {isa, 2, 3, 7, 5, 2, 0, bf16},    {isa, 2, 12, 1, 48, 6, 0, bf16},
-        {isa, 3, 5, 13, 2, 0, 0, bf16},   {isa, 2, 4, 5, 3, 0, 9, bf16},
-        {isa, 1, 12, 200, 4, 1, 4, bf16},
+        {isa, 1, 1, 64, 48, 0, 0, bf16, false, false, 0},
+        {isa, 1, 12, 64, 48, 0, 0, bf16, false, false, 0},
+        {isa, 2, 3, 7, 5, 2, 0, bf16, true, false, 0},
+        {isa, 2, 12, 1, 48, 6, 0, bf16, true, true, 0},
+        {isa, 3, 5, 13, 2, 0, 0, bf16, false, true, 5},
+        {isa, 2, 4, 5, 3, 0, 9, bf16, true, true, 3},
+        {isa, 1, 12, 200, 4, 1, 4, bf16, true, true, 1},
+        {isa, 1, 1, 64, 48, 0, 0, bf16, true, true, 16},
     };
+    uint64_t accepted = 0, refused = 0, restored = 0;
     struct seen first, other;
     run(&settings[0], jobs, &first);
     for (size_t i = 1; i < sizeof settings / sizeof settings[0] && !test_has_failed(); i++) {
         run(&settings[i], jobs, &other);
+        accepted += other.accepted;
+        refused += other.drafted - other.accepted;
+        restored += other.restored;
         for (int j = 0; j < JOBS; j++) {
             if (memcmp(first.ids[j], other.ids[j], sizeof first.ids[j]))
                 FAIL("%s: job %d gives other tokens in setting %zu", isa, j, i);
@@ -158,6 +199,8 @@ static void check_isa(const char *isa, bool bf16)
                 FAIL("%s: job %d gives other logits in setting %zu", isa, j, i);
         }
     }
+    /* The settings did what they are for. */
+    if (!test_has_failed()) CHECK(accepted > 20 && refused > 20 && restored > 5);
 }
 
 /* For every kernel table of this machine, with F32 and BF16 activations. */

@@ -1,0 +1,255 @@
+/* The ring of finished outputs with an index of token pairs, the vote, and what drafts are worth.
+ */
+#include "src/spec.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define PAIR          2 /* tokens that the index looks up */
+#define CONTEXT       8 /* prompt tokens kept before an output, so that its first tokens can be found */
+#define MOST_MATCH    16   /* longer matches count the same */
+#define MOST_PLACES   48   /* places that vote */
+#define LOOK_BACK     4096 /* own tokens searched */
+#define NONE          UINT32_MAX
+#define LEN_BUCKETS   4
+#define SHARE_BUCKETS 4
+#define DEFAULT_COST  0.25 /* of one more row, in units of a token's share of a sweep */
+
+struct spec {
+    struct mem *mem;
+    size_t fixed;
+    int32_t *ring;  /* [size]; -1 between outputs */
+    uint32_t *prev; /* [size]: earlier place with the same hash of the pair that ends here */
+    uint32_t *head; /* [table] */
+    size_t size, table, at, used;
+    struct bucket {
+        double tried, right;
+    } bucket[LEN_BUCKETS * SHARE_BUCKETS];
+    struct {
+        double n, x, y, xx, xy, tokens;
+    } cost; /* decaying sums over sweeps */
+    struct spec_stats stats;
+};
+
+/* A place whose last tokens match: text[0..end), the candidate is text[end]. */
+struct place {
+    const int32_t *text;
+    size_t end, limit;
+    unsigned match;
+};
+
+struct places {
+    struct place at[MOST_PLACES];
+    size_t n;
+};
+
+enum status spec_open(struct spec **out, const struct spec_opts *o, struct err *e)
+{
+    *out = NULL;
+    struct spec *s = calloc(1, sizeof *s);
+    if (!s) return err_set(e, E_NOMEM, "drafts: no memory");
+    s->mem = o->mem;
+    s->fixed = o->fixed;
+    s->size = o->ring_tokens < 64 ? 64 : o->ring_tokens;
+    for (s->table = 64; s->table < s->size; s->table *= 2) {
+    }
+    enum status rc = mem_array(o->mem, &s->ring, s->size, sizeof *s->ring, "drafts", e);
+    if (!rc) rc = mem_array(o->mem, &s->prev, s->size, sizeof *s->prev, "drafts", e);
+    if (!rc) rc = mem_array(o->mem, &s->head, s->table, sizeof *s->head, "drafts", e);
+    if (rc) {
+        spec_close(s);
+        return rc;
+    }
+    memset(s->head, 0xff, s->table * sizeof *s->head);
+    for (size_t i = 0; i < LEN_BUCKETS * SHARE_BUCKETS; i++) s->bucket[i] = (struct bucket){4, 2};
+    *out = s;
+    return OK;
+}
+
+void spec_close(struct spec *s)
+{
+    if (!s) return;
+    mem_free(s->mem, s->ring);
+    mem_free(s->mem, s->prev);
+    mem_free(s->mem, s->head);
+    free(s);
+}
+
+static size_t hash_pair(const struct spec *s, const int32_t *end)
+{
+    uint64_t h = (uint64_t)(uint32_t)end[-1] * 0x9e3779b97f4a7c15u ^
+                 (uint64_t)(uint32_t)end[-2] * 0xc2b2ae3d27d4eb4fu;
+    return (size_t)(h >> 20) & (s->table - 1);
+}
+
+static unsigned match_length(const int32_t *a, size_t a_end, const int32_t *b, size_t b_end)
+{
+    unsigned n = 0;
+    while (n < MOST_MATCH && n < a_end && n < b_end && a[a_end - 1 - n] >= 0 &&
+           a[a_end - 1 - n] == b[b_end - 1 - n])
+        n++;
+    return n;
+}
+
+static void add_place(struct places *p, const int32_t *text, size_t end, size_t limit,
+                      unsigned match)
+{
+    if (p->n < MOST_PLACES && match >= PAIR)
+        p->at[p->n++] = (struct place){text, end, limit, match};
+}
+
+static void search_own(const int32_t *known, size_t n, struct places *p)
+{
+    size_t low = n > LOOK_BACK ? n - LOOK_BACK : 0;
+    for (size_t end = n - 1; end >= low + PAIR && p->n < MOST_PLACES / 3; end--)
+        if (known[end - 1] == known[n - 1] && known[end - 2] == known[n - 2])
+            add_place(p, known, end, n, match_length(known, end, known, n));
+}
+
+/* A place overwritten since it was indexed no longer holds the pair, or is newer than its successor
+ * in the chain: both end the walk. */
+static void search_ring(const struct spec *s, const int32_t *known, size_t n, struct places *p)
+{
+    uint32_t at = s->head[hash_pair(s, known + n)];
+    size_t age = 0;
+    while (at != NONE && p->n < MOST_PLACES) {
+        size_t here = (s->at + s->size - at) % s->size; /* tokens written since */
+        if (here <= age && age) break;
+        age = here;
+        size_t end = (size_t)at + 1;
+        if (here && end < s->size)
+            add_place(p, s->ring, end, s->size, match_length(s->ring, end, known, n));
+        at = s->prev[at];
+    }
+}
+
+static unsigned bucket_of(unsigned match, double share)
+{
+    unsigned len = match <= 2 ? 0 : match <= 4 ? 1 : match <= 8 ? 2 : 3;
+    unsigned sure = share < 0.5 ? 0 : share < 0.75 ? 1 : share < 0.95 ? 2 : 3;
+    return len * SHARE_BUCKETS + sure;
+}
+
+/* The next token by weighted vote of all places, -1 when none has any. *share: of the votes;
+ * *match: the longest. */
+static int32_t vote(const struct places *p, size_t step, double *share, unsigned *match)
+{
+    double total = 0, best_weight = 0;
+    int32_t best = -1;
+    *match = 0;
+    for (size_t i = 0; i < p->n; i++) {
+        const struct place *a = &p->at[i];
+        if (a->end + step >= a->limit || a->text[a->end + step] < 0) continue;
+        int32_t id = a->text[a->end + step];
+        double weight = 0;
+        for (size_t j = 0; j < p->n; j++) {
+            const struct place *b = &p->at[j];
+            if (b->end + step < b->limit && b->text[b->end + step] == id)
+                weight += b->match * b->match;
+        }
+        total += a->match * a->match;
+        if (a->match > *match) *match = a->match;
+        if (weight > best_weight) {
+            best_weight = weight;
+            best = id;
+        }
+    }
+    *share = total > 0 ? best_weight / total : 0;
+    return best;
+}
+
+static void keep_agreeing(struct places *p, size_t step, int32_t id)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < p->n; i++) {
+        struct place a = p->at[i];
+        if (a.end + step < a.limit && a.text[a.end + step] == id) p->at[n++] = a;
+    }
+    p->n = n;
+}
+
+/* What one more row costs, as a share of what a token is worth: slope of seconds over rows against
+ * seconds per token. */
+static double row_cost(const struct spec *s)
+{
+    double n = s->cost.n, var = s->cost.xx * n - s->cost.x * s->cost.x;
+    if (n < 4 || s->cost.y <= 0 || s->cost.tokens <= 0 || var < 1e-3 * s->cost.x * s->cost.x)
+        return DEFAULT_COST;
+    double slope = (s->cost.xy * n - s->cost.x * s->cost.y) / var;
+    double cost = slope * s->cost.tokens / s->cost.y;
+    return cost < 0.02 ? 0.02 : cost > 1 ? 1 : cost;
+}
+
+void spec_draft(struct spec *s, const int32_t *known, size_t n, size_t max, struct spec_draft *out)
+{
+    out->n = 0;
+    if (max > SPEC_MAX_DRAFT) max = SPEC_MAX_DRAFT;
+    if (s->fixed && max > s->fixed) max = s->fixed;
+    if (n < PAIR + 1 || !max) return;
+    struct places p = {.n = 0};
+    search_own(known, n, &p);
+    search_ring(s, known, n, &p);
+    double chance = 1, least = s->fixed ? 0 : row_cost(s);
+    while (out->n < max && p.n) {
+        double share;
+        unsigned match;
+        int32_t id = vote(&p, out->n, &share, &match);
+        if (id < 0) break;
+        unsigned b = bucket_of(match + (unsigned)out->n, share);
+        chance *= s->bucket[b].right / s->bucket[b].tried;
+        if (chance < least) break;
+        keep_agreeing(&p, out->n, id);
+        out->bucket[out->n] = (uint8_t)b;
+        out->ids[out->n++] = id;
+    }
+    s->stats.drafts += out->n > 0;
+    s->stats.drafted += out->n;
+}
+
+void spec_judge(struct spec *s, const struct spec_draft *d, size_t accepted)
+{
+    s->stats.accepted += accepted;
+    for (size_t i = 0; i < d->n && i <= accepted; i++) {
+        struct bucket *b = &s->bucket[d->bucket[i]];
+        b->tried = b->tried * 0.998 + 1;
+        b->right = b->right * 0.998 + (i < accepted);
+    }
+}
+
+static void put(struct spec *s, int32_t id)
+{
+    size_t at = s->at;
+    s->ring[at] = id;
+    s->prev[at] = NONE;
+    if (at && id >= 0 && s->ring[at - 1] >= 0) {
+        size_t h = hash_pair(s, s->ring + at + 1);
+        s->prev[at] = s->head[h];
+        s->head[h] = (uint32_t)at;
+    }
+    s->at = (at + 1) % s->size;
+    if (s->used < s->size) s->used++;
+}
+
+void spec_learn(struct spec *s, const int32_t *known, size_t n, size_t n_prompt)
+{
+    size_t from = n_prompt > CONTEXT ? n_prompt - CONTEXT : 0;
+    if (n - from + 1 >= s->size) return;
+    for (size_t i = from; i < n; i++) put(s, known[i]);
+    put(s, -1);
+}
+
+void spec_cost(struct spec *s, size_t rows, size_t tokens, double seconds)
+{
+    double keep = 0.97, x = (double)rows, y = seconds;
+    s->cost.n = s->cost.n * keep + 1;
+    s->cost.x = s->cost.x * keep + x;
+    s->cost.y = s->cost.y * keep + y;
+    s->cost.xx = s->cost.xx * keep + x * x;
+    s->cost.xy = s->cost.xy * keep + x * y;
+    s->cost.tokens = s->cost.tokens * keep + (double)tokens;
+}
+
+void spec_stats(const struct spec *s, struct spec_stats *out)
+{
+    *out = s->stats;
+}

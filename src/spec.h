@@ -1,0 +1,50 @@
+/* Speculation: drafts by n-gram lookup (design.md 5). Drafts never change a result, only how many
+ * sweeps it takes.
+ *
+ * Two places are searched for what followed the last tokens before: the sequence's own prompt and
+ * output, and the outputs of finished sequences (a ring of tokens, the oldest forgotten). All
+ * matching places vote for the next token, longer matches with more weight; a draft goes on while
+ * the chance that it is accepted whole, learned from what was accepted so far, is worth the cost of
+ * one more row, learned from the time sweeps took. One caller at a time. */
+#ifndef NS_SPEC_H
+#define NS_SPEC_H
+
+#include "src/mem.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define SPEC_MAX_DRAFT 16
+
+struct spec;
+
+struct spec_opts {
+    struct mem *mem;
+    size_t ring_tokens; /* finished outputs kept; 16 bytes each */
+    size_t fixed;       /* draft that many tokens whenever anything matches; 0: adapt */
+};
+
+enum status spec_open(struct spec **out, const struct spec_opts *o, struct err *e);
+void spec_close(struct spec *s);
+
+/* What follows known[0..n), of which the first n_prompt are the prompt: up to max ids. */
+struct spec_draft {
+    int32_t ids[SPEC_MAX_DRAFT];
+    uint8_t bucket[SPEC_MAX_DRAFT]; /* how sure each was; for spec_judge */
+    size_t n;
+};
+void spec_draft(struct spec *s, const int32_t *known, size_t n, size_t max, struct spec_draft *out);
+/* The first `accepted` ids of a draft were right; all after the first wrong one were never judged.
+ */
+void spec_judge(struct spec *s, const struct spec_draft *d, size_t accepted);
+/* A sequence is done: remember its output, with the last tokens of its prompt before it. */
+void spec_learn(struct spec *s, const int32_t *known, size_t n, size_t n_prompt);
+/* A sweep of so many rows gave so many tokens and took so long. */
+void spec_cost(struct spec *s, size_t rows, size_t tokens, double seconds);
+
+struct spec_stats {
+    uint64_t drafts, drafted, accepted;
+};
+void spec_stats(const struct spec *s, struct spec_stats *out);
+
+#endif

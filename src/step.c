@@ -1,0 +1,227 @@
+/* One sweep of the engine: choose the rows, run them, draw tokens, accept drafts, keep shared
+ * beginnings.
+ *
+ * Nothing here may change a result: which rows go together, where a prompt is cut and what is
+ * drafted decide only how much work is done when. */
+#include "src/step.h"
+
+#include "src/attn_kda.h"
+#include "src/os.h"
+
+#include <assert.h>
+#include <string.h>
+
+enum status step_open(struct engine *g, struct err *e)
+{
+    const struct plan *p = &g->plan;
+    size_t threads = pool_threads(g->sweep.c.pool), outs = p->sequences + p->draft_rows;
+    const struct {
+        void *at;
+        size_t count, size;
+    } blocks[] = {
+        {&g->running, p->sequences, sizeof *g->running},
+        {&g->spans, p->sequences, sizeof *g->spans},
+        {&g->outputs, p->sequences, sizeof *g->outputs},
+        {&g->rows, outs + p->prefill_rows, sizeof *g->rows},
+        {&g->out_rows, outs, sizeof *g->out_rows},
+        {&g->drawn, outs, sizeof *g->drawn},
+        {&g->draw, threads * g->config.vocab, sizeof *g->draw},
+        {&g->replay, threads * 3 * g->config.kda_dim, sizeof *g->replay},
+    };
+    enum status rc = OK;
+    for (size_t i = 0; !rc && i < sizeof blocks / sizeof blocks[0]; i++)
+        rc = mem_array(g->mem, blocks[i].at, blocks[i].count, blocks[i].size, "sequences", e);
+    return rc;
+}
+
+void step_close(struct engine *g)
+{
+    void *blocks[] = {g->running,  g->spans, g->outputs, g->rows,
+                      g->out_rows, g->drawn, g->draw,    g->replay};
+    for (size_t i = 0; i < sizeof blocks / sizeof blocks[0]; i++) mem_free(g->mem, blocks[i]);
+}
+
+void step_remove(struct engine *g, size_t i)
+{
+    sequence_close(g->running[i], g->mem);
+    memmove(&g->running[i], &g->running[i + 1], (--g->n_running - i) * sizeof g->running[0]);
+}
+
+/* A sequence that has computed nothing takes up a kept beginning. It waits while another one,
+ * admitted before it, is on its way to a beginning that both share. */
+static bool may_start(struct engine *g, size_t i)
+{
+    struct sequence *s = g->running[i];
+    if (s->started || !g->prefix || !s->row_hash) return true;
+    for (size_t j = 0; j < i; j++)
+        if (sequence_waits_for(s, g->running[j])) return false;
+    s->started = true;
+    prefix_restore(g->prefix, s->row_hash, s->n_prompt - 1, &s->state);
+    while (s->next_cut < s->n_cuts && s->cuts[s->next_cut].at <= s->state.length) s->next_cut++;
+    return true;
+}
+
+/* How many rows of a prompt go into this sweep: up to the next cut, so that its state can be kept.
+ */
+static size_t chunk(const struct sequence *s, size_t room)
+{
+    size_t n = sequence_todo(s);
+    if (s->next_cut < s->n_cuts && n > s->cuts[s->next_cut].at - s->state.length)
+        n = s->cuts[s->next_cut].at - s->state.length;
+    return n < room ? n : room;
+}
+
+struct gathering {
+    struct engine *g;
+    struct batch b;
+    size_t prefill, drafts; /* rows left */
+    size_t n_outputs, n_out_rows;
+};
+
+static void add_rows(struct gathering *a, struct sequence *s, size_t n)
+{
+    struct engine *g = a->g;
+    size_t drafted = s->draft.n, known = s->state.length;
+    struct span *span = &g->spans[a->b.n_spans++];
+    *span = (struct span){.state = &s->state, .first = a->b.rows, .n = n + drafted, .sure = n};
+    span->log_row = g->log.rows - a->drafts;
+    a->drafts -= drafted;
+    for (size_t r = 0; r < n; r++) {
+        struct sweep_row row = {.id = s->ids[known + r]};
+        if (known + r < s->n_prompt) row.image = sequence_image_row(s, known + r, g->config.hidden);
+        g->rows[a->b.rows++] = row;
+    }
+    for (size_t r = 0; r < drafted; r++)
+        g->rows[a->b.rows++] = (struct sweep_row){.id = s->draft.ids[r]};
+    if (known + n < s->n) return;
+    g->outputs[a->n_outputs++] = (struct output){s, span, a->n_out_rows, drafted + 1, 0};
+    for (size_t r = 0; r <= drafted; r++) g->out_rows[a->n_out_rows++] = span->first + n - 1 + r;
+}
+
+/* Drafts for a sequence that has one row to go: never more than it may still give. */
+static void draft(struct gathering *a, struct sequence *s)
+{
+    struct engine *g = a->g;
+    size_t left =
+        s->n_prompt + s->max_tokens - s->n - 1; /* after the token this sweep gives for sure */
+    size_t most = left < a->drafts ? left : a->drafts;
+    s->draft.n = 0;
+    if (g->spec && most) spec_draft(g->spec, s->ids, s->n, most, &s->draft);
+}
+
+static void gather(struct gathering *a)
+{
+    struct engine *g = a->g;
+    for (size_t i = 0; i < g->n_running; i++) {
+        struct sequence *s = g->running[i];
+        s->draft.n = 0;
+        if (!may_start(g, i)) continue;
+        if (sequence_todo(s) > 1 || s->n == s->n_prompt) {
+            size_t n = chunk(s, a->prefill);
+            if (!n) continue;
+            a->prefill -= n;
+            g->stats.prefill_rows += n;
+            add_rows(a, s, n);
+        } else {
+            draft(a, s);
+            g->stats.decode_rows++;
+            g->stats.draft_rows += s->draft.n;
+            add_rows(a, s, 1);
+        }
+    }
+}
+
+struct drawing {
+    struct engine *g;
+    const float *logits;
+};
+
+/* Draws the tokens of one sequence: a draft stands when it is what the seed draws at its position;
+ * the first token that differs stands as well, and everything after it is void. */
+static void draw_task(void *ctx, size_t i, unsigned thread)
+{
+    const struct drawing *d = ctx;
+    struct engine *g = d->g;
+    struct output *o = &g->outputs[i];
+    size_t vocab = g->config.vocab, position = o->s->n - o->s->n_prompt;
+    for (o->given = 0; o->given < o->n; o->given++) {
+        size_t at = o->first + o->given;
+        g->drawn[at] = sample_token(d->logits + at * vocab, vocab, &o->s->sample,
+                                    position + o->given, g->draw + thread * vocab);
+        if (o->given + 1 < o->n && g->drawn[at] != o->s->draft.ids[o->given]) {
+            o->given++;
+            break;
+        }
+    }
+}
+
+static size_t index_of(const struct engine *g, const struct sequence *s)
+{
+    size_t i = 0;
+    while (g->running[i] != s) i++;
+    return i;
+}
+
+/* Hands out one sequence's tokens; false when it has ended. */
+static bool hand_out(struct engine *g, struct output *o, const float *logits, engine_token_fn fn,
+                     void *user)
+{
+    struct sequence *s = o->s;
+    for (size_t i = 0; i < o->given; i++) {
+        size_t at = o->first + i;
+        s->ids[s->n++] = g->drawn[at];
+        g->stats.tokens++;
+        bool more = fn(user, s->tag, g->drawn[at], logits + at * g->config.vocab);
+        if (!more || s->n == s->n_prompt + s->max_tokens) return false;
+    }
+    return true;
+}
+
+static void keep_beginnings(struct engine *g)
+{
+    for (size_t i = 0; g->prefix && i < g->n_running; i++) {
+        struct sequence *s = g->running[i];
+        if (s->next_cut == s->n_cuts || s->cuts[s->next_cut].at != s->state.length) continue;
+        prefix_keep(g->prefix, s->cuts[s->next_cut].key, &s->state);
+        s->next_cut++;
+    }
+}
+
+static void settle(struct engine *g, const struct gathering *a, const float *logits,
+                   engine_token_fn fn, void *user)
+{
+    for (size_t i = 0; i < a->n_outputs; i++) {
+        struct output *o = &g->outputs[i];
+        size_t accepted = o->given - 1;
+        if (g->spec && o->s->draft.n) spec_judge(g->spec, &o->s->draft, accepted);
+        if (!hand_out(g, o, logits, fn, user)) {
+            if (g->spec) spec_learn(g->spec, o->s->ids, o->s->n, o->s->n_prompt);
+            step_remove(g, index_of(g, o->s));
+        } else if (accepted) {
+            attn_kda_accept(&g->sweep.c, &g->config, &g->log, o->span, accepted, g->replay);
+        }
+    }
+}
+
+enum status engine_sweep(struct engine *g, engine_token_fn fn, void *user, struct err *e)
+{
+    double start = os_now();
+    struct gathering a = {.g = g, .b = {.spans = g->spans, .log = g->log}};
+    a.prefill = g->plan.prefill_rows;
+    a.drafts = g->log.rows;
+    gather(&a);
+    if (a.b.rows == 0) return OK;
+    const float *logits;
+    enum status rc = sweep_run(&g->sweep, &a.b, g->rows, g->out_rows, a.n_out_rows, &logits, e);
+    if (rc) return rc;
+    struct drawing d = {g, logits};
+    pool_run(g->sweep.c.pool, a.n_outputs, draw_task, &d);
+    keep_beginnings(g);
+    size_t before = g->stats.tokens;
+    settle(g, &a, logits, fn, user);
+    double seconds = os_now() - start;
+    g->stats.sweeps++;
+    g->stats.sweep_s += seconds;
+    if (g->spec) spec_cost(g->spec, a.b.rows, g->stats.tokens - before, seconds);
+    return OK;
+}

@@ -1,0 +1,45 @@
+/* The inside of the engine: what one sweep takes up and what becomes of its tokens. For engine.c
+ * only. */
+#ifndef NS_STEP_H
+#define NS_STEP_H
+
+#include "src/engine.h"
+#include "src/sweep.h"
+
+/* The output rows of one sequence in a sweep. */
+struct output {
+    struct sequence *s;
+    struct span *span;
+    size_t first, n; /* logits rows; n - 1 of them are after drafts */
+    size_t given;    /* tokens that stand, 1..n */
+};
+
+struct engine {
+    struct mem *mem;
+    struct config config;
+    struct plan plan;
+    struct safetensors *files;
+    struct weights *weights;
+    struct expert_io *io;
+    struct expert_cache *cache;
+    struct sweep sweep;
+    struct spec *spec; /* NULL: no drafts */
+    struct draft_log log;
+    struct prefix_store *prefix; /* NULL: nothing is shared */
+    struct sequence **running;   /* [plan.sequences], in order of admission */
+    size_t n_running;
+    struct span *spans;     /* [plan.sequences] */
+    struct output *outputs; /* [plan.sequences] */
+    struct sweep_row *rows;
+    size_t *out_rows;          /* [plan.sequences + draft_rows] */
+    int32_t *drawn;            /* as out_rows */
+    struct sample_entry *draw; /* [threads][vocab] */
+    float *replay;             /* [threads][3 * kda_dim] */
+    struct engine_stats stats;
+};
+
+enum status step_open(struct engine *g, struct err *e);
+void step_close(struct engine *g);
+void step_remove(struct engine *g, size_t i);
+
+#endif
