@@ -18,8 +18,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#define TRIES 3
-
 enum { W1, W3, W2, MATRICES };
 /* parts of an expert: the matrices' weights, then (MXFP4) their scales */
 #define PARTS (2 * MATRICES)
@@ -270,13 +268,10 @@ static enum status read_run(const struct expert_io *x, const struct run *r, char
         before = r->offset % OS_DIRECT_ALIGN;
         len = round_up(before + r->bytes, OS_DIRECT_ALIGN);
     }
-    enum status rc = E_IO;
-    for (int i = 0; i < TRIES && rc; i++) {
-        size_t got;
-        rc = safetensors_read_raw(x->files, r->file, r->offset - before, slot + r->at - before, len,
-                                  &got, e);
-        assert(rc || got >= before + r->bytes);
-    }
+    size_t got;
+    enum status rc = safetensors_read_raw(x->files, r->file, r->offset - before,
+                                          slot + r->at - before, len, &got, e);
+    assert(rc || got >= before + r->bytes);
     if (!rc && r->shift) memmove(slot + r->at - r->shift, slot + r->at, r->bytes);
     return rc;
 }

@@ -36,9 +36,9 @@ uint64_t expert_bytes(const struct expert_io *x);
 uint64_t expert_slot_bytes(const struct expert_io *x);
 
 /* An expert_fetch_fn (user = struct expert_io *); key: of a layer with experts. dst: aligned to
- * OS_DIRECT_ALIGN, expert_slot_bytes long. Tries a failed read three times; then E_IO naming file,
- * layer and expert. E_MODEL, naming the same, for a scale that is not a number. *at: where in dst
- * the expert begins. Thread safe. */
+ * OS_DIRECT_ALIGN, expert_slot_bytes long. A read that fails in spite of os.h's retries is E_IO
+ * naming file, layer and expert. E_MODEL, naming the same, for a scale that is not a number. *at:
+ * where in dst the expert begins. Thread safe. */
 enum status expert_io_fetch(void *user, uint32_t key, void *dst, size_t *at, struct err *e);
 
 /* The three matrices inside a fetched buffer (data = dst + at), each w aligned for its type. They
