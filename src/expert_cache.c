@@ -204,7 +204,7 @@ enum status expert_cache_open(struct expert_cache **out, const struct expert_cac
         void *p;
         size_t n, size;
     } arrays[] = {
-        {&c->slot_of, o->keys, sizeof *c->slot_of},
+        {&c->slot_of, o->keys, sizeof(void *)},
         {&c->announced, o->keys, sizeof *c->announced},
         {&c->wanted, o->keys, sizeof *c->wanted},
         {&c->readers, o->readers, sizeof *c->readers},

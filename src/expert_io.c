@@ -4,9 +4,10 @@
  * them when needed. In a slot, bytes that are neighbours in a file stay neighbours and come with
  * one read (a run): an expert whose tensors lie back to back is one run, any other has up to six.
  *
- * A run of a direct file keeps its place within a 4096-byte block, so that the read rounded outward
- * lands on aligned memory. Afterwards it is moved down by at most three bytes where the file puts
- * F32 or BF16 at an address that the kernels could not load from.
+ * A run keeps its place within a 4096-byte block, so that a direct read rounded outward lands on
+ * aligned memory; files that are not direct have the same layout. Afterwards it is moved down by at
+ * most three bytes where the file puts F32 or BF16 at an address that the kernels could not load
+ * from.
  *
  * Immutable once open. The bytes themselves belong to the caller. */
 #include "src/expert_io.h"
@@ -80,12 +81,11 @@ static void sort_parts(const struct place *p, unsigned n, unsigned order[PARTS])
     }
 }
 
-static void begin_run(const struct expert_io *x, struct layout *l, const struct tensor_info *t,
-                      unsigned align)
+static void begin_run(struct layout *l, const struct tensor_info *t, unsigned align)
 {
     struct run *r = &l->runs[l->n_runs++];
-    *r = (struct run){.file = t->file, .offset = t->offset, .at = l->bytes};
-    if (safetensors_direct(x->files, t->file)) r->at += t->offset % OS_DIRECT_ALIGN;
+    *r = (struct run){.file = t->file, .offset = t->offset};
+    r->at = l->bytes + t->offset % OS_DIRECT_ALIGN;
     r->shift = (unsigned)(r->at % align);
 }
 
@@ -100,7 +100,7 @@ static void lay_out(const struct expert_io *x, uint32_t key, struct layout *l)
         const struct tensor_info *t = p->part[order[i]];
         const struct run *last = l->n_runs ? &l->runs[l->n_runs - 1] : NULL;
         if (!last || last->file != t->file || last->offset + last->bytes != t->offset)
-            begin_run(x, l, t, align_of(type));
+            begin_run(l, t, align_of(type));
         struct run *r = &l->runs[l->n_runs - 1];
         l->at[order[i]] = r->at - r->shift + r->bytes;
         r->bytes += t->bytes;
@@ -266,7 +266,7 @@ static enum status read_run(const struct expert_io *x, const struct run *r, char
     uint64_t before = 0, len = r->bytes;
     if (safetensors_direct(x->files, r->file)) {
         before = r->offset % OS_DIRECT_ALIGN;
-        len = round_up(before + r->bytes, OS_DIRECT_ALIGN);
+        len = round_up(before + len, OS_DIRECT_ALIGN);
     }
     size_t got;
     enum status rc = safetensors_read_raw(x->files, r->file, r->offset - before,

@@ -32,7 +32,8 @@ void expert_io_close(struct expert_io *x);
 uint32_t expert_key(const struct expert_io *x, unsigned layer, unsigned expert);
 /* Of one expert as stored, the largest of all layers. */
 uint64_t expert_bytes(const struct expert_io *x);
-/* What a buffer must hold for any expert: a multiple of OS_DIRECT_ALIGN. */
+/* What a buffer must hold for any expert: a multiple of OS_DIRECT_ALIGN, the same with direct I/O
+ * and without. */
 uint64_t expert_slot_bytes(const struct expert_io *x);
 
 /* An expert_fetch_fn (user = struct expert_io *); key: of a layer with experts. dst: aligned to

@@ -1,7 +1,7 @@
 /* Small checkpoints that hold nothing but experts, their tensors filled from a seed that the
  * tensor's name decides. */
-#ifndef NS_TEST_EXPERT_FILE_H
-#define NS_TEST_EXPERT_FILE_H
+#ifndef NS_EXPERT_FILE_H
+#define NS_EXPERT_FILE_H
 
 #include "tests/lib/st_file.h"
 

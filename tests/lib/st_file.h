@@ -1,6 +1,6 @@
 /* Writing small safetensors files for tests, good ones and bad ones. */
-#ifndef NS_TEST_ST_FILE_H
-#define NS_TEST_ST_FILE_H
+#ifndef NS_ST_FILE_H
+#define NS_ST_FILE_H
 
 #include "src/mem.h"
 

@@ -100,7 +100,7 @@ static int reads_of(uint32_t key)
     }
 }
 
-/* All forms, orders, gaps and alignments, with direct I/O and without. */
+/* All forms, orders, gaps and alignments, with direct I/O and without; the slot is the same. */
 TEST(every_layout)
 {
     static const struct expert_form cases[][2] = {
@@ -115,9 +115,12 @@ TEST(every_layout)
         snprintf(name, sizeof name, "layout%zu", i);
         const char *dir = st_dir(name);
         write_model(dir, cases[i], 0);
+        uint64_t slot_bytes = 0;
         for (int direct = 0; direct < 2; direct++) {
             CHECK_OK(open_dir(dir, direct), e);
             CHECK(all_come(cases[i]));
+            CHECK(!direct || expert_slot_bytes(x) == slot_bytes);
+            slot_bytes = expert_slot_bytes(x);
             close_dir();
         }
     }
