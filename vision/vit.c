@@ -175,41 +175,68 @@ static void gelu_row(const struct small *s, size_t i)
     round_bf16(s->r->c, s->out + i * mlp, mlp);
 }
 
-/* Where position `at` of a grid of `grid` falls in a table of `size`: half-pixel centres, clamped
- * at the borders. */
+/* Where position `at` of a grid of `grid` falls in a table of `size`, with half-pixel centres: the
+ * table's points that count, clamped at the borders, and their weights. */
 struct sample {
-    uint32_t low, high;
-    float f;
+    unsigned n;
+    uint32_t point[4];
+    float weight[4];
 };
 
-static struct sample sample_at(uint32_t at, uint32_t grid, uint32_t size)
+static uint32_t clamp_point(int64_t p, uint32_t size)
 {
-    float from = ((float)at + 0.5f) * ((float)size / (float)grid) - 0.5f;
+    return p < 0 ? 0 : p >= size ? size - 1 : (uint32_t)p;
+}
+
+static struct sample sample_linear(float from, uint32_t size)
+{
     if (from < 0) from = 0;
-    struct sample s = {.low = (uint32_t)from};
-    if (s.low > size - 1) s.low = size - 1;
-    s.high = s.low + 1 < size ? s.low + 1 : s.low;
-    s.f = from - (float)s.low;
+    uint32_t low = clamp_point((int64_t)from, size);
+    float f = from - (float)low;
+    return (struct sample){2, {low, clamp_point(low + 1, size)}, {1.0f - f, f}};
+}
+
+/* Cubic convolution with a = -0.75. */
+static struct sample sample_cubic(float from, uint32_t size)
+{
+    const float a = -0.75f;
+    float low = floorf(from), t = from - low, u = 1.0f - t;
+    struct sample s = {.n = 4};
+    for (int i = 0; i < 4; i++) s.point[i] = clamp_point((int64_t)low + i - 1, size);
+    s.weight[0] = ((a * (t + 1) - 5 * a) * (t + 1) + 8 * a) * (t + 1) - 4 * a;
+    s.weight[1] = ((a + 2) * t - (a + 3)) * t * t + 1;
+    s.weight[2] = ((a + 2) * u - (a + 3)) * u * u + 1;
+    s.weight[3] = ((a * (u + 1) - 5 * a) * (u + 1) + 8 * a) * (u + 1) - 4 * a;
     return s;
 }
 
-/* x += the position table at this patch, mixed from its four corners. A grid of the table's own
- * size falls on its points exactly. */
+static struct sample sample_at(const struct vit_config *c, uint32_t at, uint32_t grid,
+                               uint32_t size)
+{
+    float from = ((float)at + 0.5f) * ((float)size / (float)grid) - 0.5f;
+    return c->bicubic ? sample_cubic(from, size) : sample_linear(from, size);
+}
+
+/* x += the position table at this patch. A grid of the table's own size falls on its points. */
 static void position_row(const struct small *s, size_t i)
 {
     const struct vit_run *r = s->r;
     const struct vit_config *c = &r->vit->cfg;
-    size_t row = s->first + i, w = c->table_w, hidden = c->hidden;
+    size_t row = s->first + i, hidden = c->hidden;
     uint32_t gw = r->patches->grid_w, gh = r->patches->grid_h;
-    struct sample x = sample_at((uint32_t)(row % gw), gw, c->table_w);
-    struct sample y = sample_at((uint32_t)(row / gw), gh, c->table_h);
-    const float *a = r->vit->table + (y.low * w + x.low) * hidden;
-    const float *b = r->vit->table + (y.low * w + x.high) * hidden;
-    const float *d = r->vit->table + (y.high * w + x.low) * hidden;
-    const float *g = r->vit->table + (y.high * w + x.high) * hidden;
-    float x0 = 1.0f - x.f, y0 = 1.0f - y.f, *to = r->x + row * hidden;
-    for (size_t j = 0; j < hidden; j++)
-        to[j] += y0 * (x0 * a[j] + x.f * b[j]) + y.f * (x0 * d[j] + x.f * g[j]);
+    struct sample x = sample_at(c, (uint32_t)(row % gw), gw, c->table_w);
+    struct sample y = sample_at(c, (uint32_t)(row / gw), gh, c->table_h);
+    float *to = r->x + row * hidden;
+    for (size_t j = 0; j < hidden; j++) {
+        float sum = 0;
+        for (unsigned v = 0; v < y.n; v++) {
+            const float *line = r->vit->table + (size_t)y.point[v] * c->table_w * hidden + j;
+            float across = 0;
+            for (unsigned h = 0; h < x.n; h++) across += x.weight[h] * line[x.point[h] * hidden];
+            sum += y.weight[v] * across;
+        }
+        to[j] += sum;
+    }
 }
 
 void vit_embed(struct vit_run *r)
