@@ -1,9 +1,10 @@
 /* Where each routed expert's bytes are, and getting them.
  *
  * An expert is three matrices: w1 (gate) [width][in], w3 (up) [width][in], w2 (down) [in][width],
- * as MXFP4 (weight_packed + weight_scale) or BF16 / F32 (weight). Where the tensors of one expert
- * lie back to back in the file they come with one read, aligned outward for direct I/O; else tensor
- * by tensor. Shapes are checked at open. */
+ * as MXFP4 (weight_packed + weight_scale) or BF16 / F32 (weight); one form per layer. Where the
+ * tensors of one expert lie back to back in the file, in any order, they come with one read,
+ * aligned outward for direct I/O; else tensor by tensor. Names, shapes and types are checked at
+ * open. */
 #ifndef NS_EXPERT_IO_H
 #define NS_EXPERT_IO_H
 
@@ -16,7 +17,7 @@ struct expert_io_opts {
     struct mem *mem;
     const struct safetensors *files;
     /* printf format with two %u: layer and expert, e.g.
-     * "model.layers.%u.block_sparse_moe.experts.%u." */
+     * "model.layers.%u.block_sparse_moe.experts.%u."; used at open only */
     const char *name_format;
     const uint8_t *is_moe; /* [layers]: 1 where the layer has routed experts */
     unsigned layers, experts;
@@ -29,17 +30,20 @@ void expert_io_close(struct expert_io *x);
 
 /* key = layer * experts + expert */
 uint32_t expert_key(const struct expert_io *x, unsigned layer, unsigned expert);
-uint64_t
-expert_bytes(const struct expert_io *x); /* of one expert as stored, the largest of all layers */
-uint64_t
-expert_slot_bytes(const struct expert_io *x); /* what a buffer must hold: with outward alignment */
+/* Of one expert as stored, the largest of all layers. */
+uint64_t expert_bytes(const struct expert_io *x);
+/* What a buffer must hold for any expert: a multiple of OS_DIRECT_ALIGN, the same with direct I/O
+ * and without. */
+uint64_t expert_slot_bytes(const struct expert_io *x);
 
-/* An expert_fetch_fn (user = struct expert_io *). dst: aligned to OS_DIRECT_ALIGN,
- * expert_slot_bytes long. Retries a failed read; then E_IO naming file, layer and expert. *at:
+/* An expert_fetch_fn (user = struct expert_io *); key: of a layer with experts. dst: aligned to
+ * OS_DIRECT_ALIGN, expert_slot_bytes long. A read that fails in spite of os.h's retries is E_IO
+ * naming file, layer and expert. E_MODEL, naming the same, for a scale that is not a number. *at:
  * where in dst the expert begins. Thread safe. */
 enum status expert_io_fetch(void *user, uint32_t key, void *dst, size_t *at, struct err *e);
 
-/* The three matrices inside a fetched buffer (data = dst + at). */
+/* The three matrices inside a fetched buffer (data = dst + at), each w aligned for its type. They
+ * live as long as the buffer holds the expert. */
 struct expert_weights {
     struct linear w1, w2, w3;
 };

@@ -44,11 +44,15 @@ const char *safetensors_path(const struct safetensors *s, unsigned file);
 /* True when this file is read with direct I/O. */
 bool safetensors_direct(const struct safetensors *s, unsigned file);
 
+/* What s holds in memory, bytes; it takes them outside any budget. */
+uint64_t safetensors_memory(const struct safetensors *s);
+
 /* Reads all bytes of a tensor into dst (t->bytes of them). E_IO names file and tensor. */
 enum status safetensors_read(const struct safetensors *s, const struct tensor_info *t, void *dst,
                              struct err *e);
-/* Reads bytes [offset, offset + len) of a file. With direct I/O all three must be aligned, except
- * that the read may end at the file's end; *got is what was read then (>= wanted bytes that exist).
+/* Reads bytes [offset, offset + len) of a file, as far as they exist: *got of them. A direct file
+ * is read directly where offset and dst are multiples of OS_DIRECT_ALIGN, else through the page
+ * cache.
  */
 enum status safetensors_read_raw(const struct safetensors *s, unsigned file, uint64_t offset,
                                  void *dst, size_t len, size_t *got, struct err *e);
