@@ -17,7 +17,7 @@ LDFLAGS_tsan := -fsanitize=thread
 WARN := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wpointer-arith -Wcast-qual -Wvla \
         -Wno-format-truncation $(if $(WERROR),-Werror)
 ALL_CFLAGS := -std=gnu11 -D_GNU_SOURCE -I. $(WARN) -ffp-contract=off -pthread $(CFLAGS_$(MODE)) $(CFLAGS)
-LIBS := -lcjson -lsqlite3 -lwebpdemux -lwebp -lmd -lm -pthread
+LIBS := -lcjson -lsqlite3 -lwebpdemux -lwebp -ljpeg -lpng -lmd -lm -pthread
 
 # make V=1 shows whole commands.
 Q := $(if $(V),,@)

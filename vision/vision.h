@@ -13,6 +13,7 @@ struct vision_limits {
                              200,000,000 */
     uint64_t max_bytes;   /* file size; default 256 MiB */
     uint32_t max_patches; /* 14 x 14 patches after resizing; 0: the model's own in_patch_limit */
+    uint32_t timeout_s;   /* decoding of one picture in a sandbox; default 60 */
     bool exif;            /* apply EXIF orientation (default true) */
     bool lenient;         /* accept what a strict decoder could still show, with a warning */
 };
@@ -29,6 +30,7 @@ struct picture_info {
     unsigned resized_w, resized_h;
     unsigned grid_w, grid_h; /* patches, both even */
     unsigned rows;           /* embedding rows: grid_w * grid_h / merge^2 */
+    uint64_t decode_bytes;   /* memory that decoding and resizing it takes at most */
     char warnings[PICTURE_WARNINGS][80];
     unsigned n_warnings;
 };
@@ -37,7 +39,10 @@ struct picture_info {
 struct vision_processor {
     unsigned patch, merge, in_patch_limit, side_limit;
     float mean[3], std[3];
-    unsigned checker, white, gray; /* transparency background; checker 0: plain white */
+    unsigned checker, white, gray; /* transparency background: squares of this side; checker 0:
+                                      plain `white` */
+    bool gray_first;               /* the square at the top left is gray */
+    bool fill_first;               /* composite before resizing, in RGB, instead of after */
 };
 /* dir NULL: K3's published values. */
 enum status vision_processor_load(struct vision_processor *p, const char *dir, struct err *e);
@@ -62,7 +67,9 @@ bool vision_present(const char *dir);
 unsigned vision_width(const struct vision *v);
 const struct vision_processor *vision_processor(const struct vision *v);
 /* Bytes that loading takes, and bytes that one picture of this many patches takes at most while it
- * is encoded. */
+ * is encoded, its rows included; for pools of up to 64 threads or one a core. Before that, decoding
+ * takes picture_info.decode_bytes for a while: a picture for which the budget has no room then is
+ * image_too_large. */
 enum status vision_bytes(const char *dir, uint64_t patches, uint64_t *weights, uint64_t *scratch,
                          struct err *e);
 

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Makes sure that what is needed is installed: deps.sh build|lint|fuzz. Says nothing when all is there; installs with
 # apt-get as root or with sudo; else prints the one command to run.
-libs="make libc6-dev libcjson-dev libstb-dev libsqlite3-dev libwebp-dev libmd-dev"
+libs="make libc6-dev libcjson-dev libsqlite3-dev libwebp-dev libjpeg62-turbo-dev libpng-dev libmd-dev"
 case $1 in
 build) want="gcc $libs" ;;
 lint) want="clang-format clang-tidy cppcheck" ;;

@@ -1,0 +1,271 @@
+/* Which format, limits, orientation. The decoders are in jpeg.c, png.c, gif.c, bmp.c, webp.c. */
+#include "vision/image.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+static const struct decoder *const decoders[] = {&image_jpeg, &image_png, &image_gif, &image_bmp,
+                                                 &image_webp};
+
+void vision_limits_default(struct vision_limits *l)
+{
+    *l = (struct vision_limits){
+        .max_pixels = 200000000, .max_bytes = (uint64_t)256 << 20, .timeout_s = 60, .exif = true};
+}
+
+void image_warn(struct picture_info *info, const char *fmt, ...)
+{
+    if (info->n_warnings == PICTURE_WARNINGS) return;
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(info->warnings[info->n_warnings++], sizeof info->warnings[0], fmt, ap);
+    va_end(ap);
+}
+
+enum status image_damage(const struct source *s, struct picture_info *info, enum status code,
+                         struct err *e, const char *fmt, ...)
+{
+    char text[200];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    if (!s->lenient) return err_set(e, code, "%s: %s", info->format, text);
+    image_warn(info, "damaged: %s", text);
+    return OK;
+}
+
+enum status image_alloc(const struct source *s, struct image *out, struct err *e)
+{
+    return mem_array(s->mem, &out->pixels, (size_t)out->width * out->height, image_channels(out),
+                     "picture", e);
+}
+
+void image_free(struct mem *m, struct image *i)
+{
+    mem_free(m, i->pixels);
+    i->pixels = NULL;
+}
+
+/* Formats that are known by their first bytes and not read. */
+static const struct signature {
+    const char *name;
+    size_t at, len;
+    const char *bytes;
+} foreign[] = {
+    {"HEIC", 4, 8, "ftypheic"},
+    {"HEIC", 4, 8, "ftypheix"},
+    {"HEIC", 4, 8, "ftyphevc"},
+    {"HEIC", 4, 8, "ftypheim"},
+    {"HEIF", 4, 8, "ftypmif1"},
+    {"HEIF", 4, 8, "ftypmsf1"},
+    {"AVIF", 4, 8, "ftypavif"},
+    {"AVIF", 4, 8, "ftypavis"},
+    {"camera raw (CR3)", 4, 8, "ftypcrx "},
+    {"video (MP4 or MOV)", 4, 4, "ftyp"},
+    {"camera raw (CR2)", 8, 2, "CR"},
+    {"camera raw (ORF)", 0, 4, "IIRO"},
+    {"camera raw (ORF)", 0, 4, "IIRS"},
+    {"camera raw (RW2)", 0, 4, "IIU\0"},
+    {"camera raw (RAF)", 0, 8, "FUJIFILM"},
+    {"TIFF (or a camera raw file)", 0, 4, "II*\0"},
+    {"TIFF (or a camera raw file)", 0, 4, "MM\0*"},
+    {"BigTIFF", 0, 4, "II+\0"},
+    {"BigTIFF", 0, 4, "MM\0+"},
+    {"PDF", 0, 5, "%PDF-"},
+    {"PostScript", 0, 4, "%!PS"},
+    {"Photoshop", 0, 4, "8BPS"},
+    {"JPEG XL", 0, 2, "\xff\x0a"},
+    {"JPEG XL", 4, 4, "JXL "},
+    {"JPEG 2000", 4, 4, "jP  "},
+    {"JPEG 2000", 0, 4, "\xff\x4f\xff\x51"},
+    {"icon (ICO)", 0, 4, "\0\0\1\0"},
+    {"cursor (CUR)", 0, 4, "\0\0\2\0"},
+    {"QOI", 0, 4, "qoif"},
+    {"DDS", 0, 4, "DDS "},
+    {"OpenEXR", 0, 4, "\x76\x2f\x31\x01"},
+    {"Radiance HDR", 0, 2, "#?"},
+    {"MNG", 0, 4, "\x8aMNG"},
+    {"JNG", 0, 4, "\x8bJNG"},
+    {"gzip", 0, 2, "\x1f\x8b"},
+    {"video (Matroska)", 0, 4, "\x1a\x45\xdf\xa3"},
+    {"DjVu", 0, 8, "AT&TFORM"},
+    {"XPM", 0, 9, "/* XPM */"},
+};
+
+static bool starts(const struct source *s, size_t at, const char *bytes, size_t len)
+{
+    return s->len >= at + len && !memcmp(s->bytes + at, bytes, len);
+}
+
+static bool has_text(const struct source *s, const char *word)
+{
+    size_t n = strlen(word), end = s->len < 4096 ? s->len : 4096;
+    for (size_t i = 0; i + n <= end; i++)
+        if (!memcmp(s->bytes + i, word, n)) return true;
+    return false;
+}
+
+static const char *foreign_name(const struct source *s)
+{
+    for (size_t i = 0; i < sizeof foreign / sizeof *foreign; i++) {
+        const struct signature *f = &foreign[i];
+        /* CR2 is a TIFF with a mark behind the header. */
+        if (f->at == 8 && !starts(s, 0, "II*\0", 4)) continue;
+        if (starts(s, f->at, f->bytes, f->len)) return f->name;
+    }
+    if (s->len > 3 && s->bytes[0] == 'P' && s->bytes[1] >= '1' && s->bytes[1] <= '7' &&
+        strchr(" \n\r\t", s->bytes[2]))
+        return "PNM";
+    size_t at = 0;
+    while (at < s->len && (s->bytes[at] <= ' ' || s->bytes[at] >= 0xbb)) at++;
+    if (at < s->len && s->bytes[at] == '<') {
+        if (has_text(s, "<svg")) return "SVG";
+        if (has_text(s, "<html") || has_text(s, "<!DOCTYPE html")) return "HTML, not a picture";
+    }
+    return NULL;
+}
+
+static enum status find_decoder(const struct source *s, const struct decoder **out, struct err *e)
+{
+    for (size_t i = 0; i < sizeof decoders / sizeof *decoders; i++)
+        if (decoders[i]->match(s->bytes, s->len)) {
+            *out = decoders[i];
+            return OK;
+        }
+    if (s->len == 0) return err_set(e, E_IMAGE_UNREADABLE, "the file is empty");
+    const char *name = foreign_name(s);
+    if (name)
+        return err_set(e, E_IMAGE_UNSUPPORTED,
+                       "the format is %s; read are JPEG, PNG, GIF, "
+                       "BMP and WebP",
+                       name);
+    return err_set(e, E_IMAGE_UNREADABLE, "no picture format is recognised in its %zu bytes",
+                   s->len);
+}
+
+static enum status check_size(const struct vision_limits *l, const struct picture_info *info,
+                              struct err *e)
+{
+    uint64_t pixels = (uint64_t)info->width * info->height;
+    if (!info->width || !info->height)
+        return err_set(e, E_IMAGE_UNREADABLE, "%s: the header says %u x %u pixels", info->format,
+                       info->width, info->height);
+    if (info->width > INT32_MAX || info->height > INT32_MAX || pixels > l->max_pixels)
+        return err_set(e, E_IMAGE_TOO_LARGE,
+                       "%s: %u x %u is %" PRIu64 " pixels, the limit is %" PRIu64, info->format,
+                       info->width, info->height, pixels, l->max_pixels);
+    return OK;
+}
+
+static enum status probe_stored(const struct vision_limits *l, const struct source *s,
+                                struct picture_info *info, const struct decoder **d, struct err *e)
+{
+    *info = (struct picture_info){.orientation = 1, .frames = 1};
+    if (s->len > l->max_bytes)
+        return err_set(e, E_IMAGE_TOO_LARGE, "the file has %zu bytes, the limit is %" PRIu64,
+                       s->len, l->max_bytes);
+    enum status rc = find_decoder(s, d, e);
+    if (rc) return rc;
+    info->format = (*d)->name;
+    rc = (*d)->probe(s, info, e);
+    return rc ? rc : check_size(l, info, e);
+}
+
+static bool turned(const struct vision_limits *l, const struct picture_info *info)
+{
+    return l->exif && info->orientation >= 5;
+}
+
+static void swap_sides(struct picture_info *info)
+{
+    unsigned w = info->width;
+    info->width = info->height;
+    info->height = w;
+}
+
+enum status image_probe(const struct vision_limits *l, const struct source *s,
+                        struct picture_info *info, struct err *e)
+{
+    const struct decoder *d;
+    enum status rc = probe_stored(l, s, info, &d, e);
+    if (!rc && turned(l, info)) swap_sides(info);
+    return rc;
+}
+
+/* Moves pixels so that the stored picture looks as its orientation says. */
+static enum status orient(const struct source *s, struct image *i, unsigned orientation,
+                          struct err *e)
+{
+    struct image from = *i;
+    bool across = orientation >= 5;
+    i->width = across ? from.height : from.width;
+    i->height = across ? from.width : from.height;
+    enum status rc = image_alloc(s, i, e);
+    if (rc) {
+        *i = from;
+        return rc;
+    }
+    /* Where the pixel at column x, row y of the result is stored: per orientation whether the
+     * stored column and row run backwards. */
+    bool back_x = orientation == 2 || orientation == 3 || orientation == 7 || orientation == 8;
+    bool back_y = orientation == 3 || orientation == 4 || orientation == 6 || orientation == 7;
+    size_t n = image_channels(i);
+    uint8_t *to = i->pixels;
+    for (uint32_t y = 0; y < i->height; y++)
+        for (uint32_t x = 0; x < i->width; x++, to += n) {
+            uint32_t sx = across ? y : x, sy = across ? x : y;
+            if (back_x) sx = from.width - 1 - sx;
+            if (back_y) sy = from.height - 1 - sy;
+            memcpy(to, from.pixels + ((size_t)sy * from.width + sx) * n, n);
+        }
+    image_free(s->mem, &from);
+    return OK;
+}
+
+enum status image_decode(const struct vision_limits *l, const struct source *s, struct image *out,
+                         struct picture_info *info, struct err *e)
+{
+    const struct decoder *d;
+    *out = (struct image){.key = -1};
+    enum status rc = probe_stored(l, s, info, &d, e);
+    if (rc) return rc;
+    out->width = info->width;
+    out->height = info->height;
+    rc = d->decode(s, out, info, e);
+    if (!rc && l->exif && info->orientation > 1) rc = orient(s, out, info->orientation, e);
+    if (rc) image_free(s->mem, out);
+    if (turned(l, info)) swap_sides(info);
+    return rc;
+}
+
+static uint32_t tiff16(const uint8_t *p, bool big)
+{
+    return big ? be16(p) : le16(p);
+}
+
+static uint32_t tiff32(const uint8_t *p, bool big)
+{
+    return big ? be32(p) : le32(p);
+}
+
+unsigned image_exif_orientation(const uint8_t *bytes, size_t len)
+{
+    if (len >= 6 && !memcmp(bytes, "Exif\0\0", 6)) bytes += 6, len -= 6;
+    if (len < 8 || (memcmp(bytes, "II*\0", 4) && memcmp(bytes, "MM\0*", 4))) return 1;
+    bool big = bytes[0] == 'M';
+    size_t at = tiff32(bytes + 4, big);
+    if (at > len - 2 || len < 2) return 1;
+    size_t entries = tiff16(bytes + at, big);
+    for (at += 2; entries > 0 && at + 12 <= len; entries--, at += 12) {
+        const uint8_t *entry = bytes + at;
+        if (tiff16(entry, big) != 0x0112) continue;
+        uint32_t type = tiff16(entry + 2, big), value = 1;
+        if (type == 3) value = tiff16(entry + 8, big);
+        if (type == 4) value = tiff32(entry + 8, big);
+        return value >= 1 && value <= 8 ? value : 1;
+    }
+    return 1;
+}

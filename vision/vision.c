@@ -1,0 +1,174 @@
+/* The face: probe, load, encode. Decoding comes first and gives its memory back before the tower
+ * takes its own, so the two figures do not add up. */
+#include "vision/vision.h"
+
+#include "src/os.h"
+#include "vision/patch.h"
+#include "vision/picture.h"
+#include "vision/project.h"
+#include "vision/vit.h"
+
+#include <stdlib.h>
+
+#define OVERHEAD     512
+#define SURE_THREADS 64
+
+struct vision {
+    struct mem *mem;
+    struct compute compute;
+    struct vision_limits limits;
+    struct vision_processor processor;
+    struct vit vit;
+    struct project project;
+};
+
+enum status vision_probe(const struct vision_processor *p, const struct vision_limits *l,
+                         const void *bytes, size_t len, struct picture_info *out, struct err *e)
+{
+    struct picture_job j = {p, l, bytes, len};
+    return picture_probe(&j, out, e);
+}
+
+bool vision_present(const char *dir)
+{
+    return settings_has_vision(dir);
+}
+
+/* Tower and projector of dir; with t->mem NULL only checked and counted. */
+static enum status load(const char *dir, struct tensors *t, struct vit *v, struct project *p,
+                        struct vit_config *cfg, struct err *e)
+{
+    struct safetensors *store = NULL;
+    enum status rc = settings_vit(cfg, dir, e);
+    if (!rc) rc = safetensors_open(&store, dir, false, e);
+    t->store = store;
+    if (!rc) rc = vit_open(v, cfg, t, e);
+    if (!rc) rc = project_open(p, cfg, t, e);
+    safetensors_close(store);
+    if (rc) err_wrap(e, "vision of %s", dir);
+    return rc;
+}
+
+enum status vision_open(struct vision **out, const char *dir, const struct vision_opts *o,
+                        struct err *e)
+{
+    *out = NULL;
+    struct vision *v;
+    enum status rc = mem_alloc(o->mem, &v, sizeof *v, "vision", e);
+    if (rc) return rc;
+    v->mem = o->mem;
+    v->compute = o->compute;
+    v->limits = o->limits;
+    struct tensors t = {.mem = o->mem};
+    struct vit_config cfg;
+    rc = vision_processor_load(&v->processor, dir, e);
+    if (!rc) rc = load(dir, &t, &v->vit, &v->project, &cfg, e);
+    if (!rc && (cfg.patch != v->processor.patch || cfg.merge != v->processor.merge))
+        rc = err_set(e, E_MODEL,
+                     "%s: patch and merge are %u and %u in config.json, %u and %u in "
+                     "preprocessor_config.json",
+                     dir, cfg.patch, cfg.merge, v->processor.patch, v->processor.merge);
+    if (rc) {
+        vision_close(v);
+        return rc;
+    }
+    *out = v;
+    return OK;
+}
+
+void vision_close(struct vision *v)
+{
+    if (!v) return;
+    vit_close(&v->vit);
+    project_close(&v->project);
+    mem_free(v->mem, v);
+}
+
+unsigned vision_width(const struct vision *v)
+{
+    return v->vit.cfg.out;
+}
+
+const struct vision_processor *vision_processor(const struct vision *v)
+{
+    return &v->processor;
+}
+
+static uint64_t rows_bytes(const struct vit_config *c, uint64_t patches)
+{
+    return patches / (c->merge * c->merge) * c->out * sizeof(float) + OVERHEAD;
+}
+
+enum status vision_bytes(const char *dir, uint64_t patches, uint64_t *weights, uint64_t *scratch,
+                         struct err *e)
+{
+    struct vit v;
+    struct project p;
+    struct vit_config c;
+    *weights = sizeof(struct vision) + OVERHEAD;
+    struct tensors t = {.bytes = weights};
+    enum status rc = load(dir, &t, &v, &p, &c, e);
+    if (rc) return rc;
+    if (patches > (uint64_t)SETTINGS_MAX_SIDE * SETTINGS_MAX_SIDE)
+        return err_set(e, E_USAGE, "a picture cannot have more than %d patches",
+                       SETTINGS_MAX_SIDE * SETTINGS_MAX_SIDE);
+    unsigned threads = os_cpus() > SURE_THREADS ? os_cpus() : SURE_THREADS;
+    uint64_t side = patches < SETTINGS_MAX_SIDE ? patches : SETTINGS_MAX_SIDE;
+    *scratch = vit_bytes(&c, patches, side, threads) + project_bytes(&c) + rows_bytes(&c, patches) +
+               patches * c.patch * c.patch * 3 + OVERHEAD;
+    return OK;
+}
+
+/* Bytes to pixels. The memory it takes is set aside as a whole. */
+static enum status decode(struct vision *v, const struct picture_job *j, struct picture_info *info,
+                          uint8_t *rgb, struct err *e)
+{
+    enum status rc = mem_reserve(v->mem, info->decode_bytes, "decoding a picture", e);
+    if (rc == E_BUDGET) {
+        err_wrap(e, "%s: %u x %u", info->format, info->width, info->height);
+        return e ? e->code = E_IMAGE_TOO_LARGE : E_IMAGE_TOO_LARGE;
+    }
+    if (rc) return rc;
+    rc = picture_decode(j, info, rgb, e);
+    mem_unreserve(v->mem, info->decode_bytes);
+    return rc;
+}
+
+static enum status encode(struct vision *v, const uint8_t *rgb, const struct picture_info *info,
+                          float **rows, struct err *e)
+{
+    struct patches patches;
+    struct vit_run run;
+    patch_init(&patches, &v->processor, rgb, info);
+    enum status rc =
+        mem_array(v->mem, rows, info->rows, sizeof(float) * v->vit.cfg.out, "picture rows", e);
+    if (rc) return rc;
+    rc = vit_begin(&run, &v->vit, &v->compute, &patches, e);
+    if (!rc) {
+        vit_embed(&run);
+        vit_encode(&run);
+        rc = project_apply(&v->project, &v->compute, run.x, info->grid_w, info->grid_h, *rows, e);
+        vit_end(&run);
+    }
+    if (rc) {
+        mem_free(v->mem, *rows);
+        *rows = NULL;
+    }
+    return rc;
+}
+
+enum status vision_encode(struct vision *v, const void *bytes, size_t len,
+                          struct picture_info *info, float **rows, struct err *e)
+{
+    struct picture_job j = {&v->processor, &v->limits, bytes, len};
+    uint8_t *rgb = NULL;
+    *rows = NULL;
+    enum status rc = picture_probe(&j, info, e);
+    if (!rc)
+        rc = mem_array(v->mem, &rgb, (size_t)info->resized_w * info->resized_h, 3,
+                       "resized picture", e);
+    if (!rc) rc = decode(v, &j, info, rgb, e);
+    if (!rc) rc = encode(v, rgb, info, rows, e);
+    mem_free(v->mem, rgb);
+    return rc;
+}
