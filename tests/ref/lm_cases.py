@@ -99,12 +99,13 @@ SMALL_ODD = [
 ALL_LINEAR = r"(proj|lm_head|mqa|experts\.\d+\.w\d)\.weight$(?<!res_proj\.weight)"
 
 CASES = {
-    # Appendix B, three seeds: MXFP4 experts back to back; three shards, experts' tensors apart; BF16 experts.
+    # Appendix B: MXFP4 experts back to back; three shards, experts' tensors apart; four layers, BF16 experts.
     "k3_b1": k3(1, 24),
     "k3_b2": k3(2, 21, order="scattered", shards=3),
-    "k3_b3": k3(3, 14, {"num_shared_experts": 1, "moe_intermediate_size": 20}, packed=NOTHING),
+    "k3_b3": k3(3, 14, {**SHORT, "num_shared_experts": 1, "moe_intermediate_size": 20}, SHORT_KDA, packed=NOTHING,
+                small=SMALL_SHORT),
     # Sizes that are not powers of two and not equal to each other; the last two layers MLA; store at 0, 3, 6.
-    "k3_odd": k3(4, 25, {
+    "k3_odd": k3(4, 21, {
         "vocab_size": 300, "hidden_size": 56, "num_hidden_layers": 7, "attn_res_block_size": 3, "intermediate_size": 76,
         "num_experts": 12, "num_experts_per_token": 3, "num_shared_experts": 1, "moe_intermediate_size": 32,
         "routed_expert_hidden_size": 64, "num_attention_heads": 3, "num_key_value_heads": 3, "q_lora_rank": 28,
@@ -124,7 +125,8 @@ CASES = {
         "num_experts_per_token": 3, "num_shared_experts": 1, "moe_intermediate_size": 16, "routed_expert_hidden_size": 24,
         "first_k_dense_replace": 0, "moe_layer_freq": 2, "attn_res_block_size": 1,
     }, {**SHORT_KDA, "use_full_rank_gate": False}, packed=NOTHING, f32="", small=SMALL_SHORT[:-1]),
-    "kl_1": linear(8, 30),
-    "kl_group": linear(9, 22, {"num_expert_group": 4, "topk_group": 2, "num_experts": 16, "num_experts_per_token": 3,
+    # Kimi-Linear, without groups and with four of which two stay.
+    "linear_1": linear(8, 30),
+    "linear_group": linear(9, 22, {"num_expert_group": 4, "topk_group": 2, "num_experts": 16, "num_experts_per_token": 3,
                                 "moe_intermediate_size": 12}),
 }
