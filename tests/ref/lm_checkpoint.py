@@ -20,7 +20,7 @@ DTYPES = {torch.float32: "F32", torch.bfloat16: "BF16", torch.uint8: "U8"}
 
 
 def draw(name, shape, g):
-    """A random tensor for the parameter of this name. Norm weights around 1, products around the size of their input."""
+    """A random tensor for the parameter of this name."""
     n = torch.randn(shape, generator=g)
     u = torch.rand(shape, generator=g)
     if name.endswith("A_log"):
@@ -49,7 +49,7 @@ def draw(name, shape, g):
 
 
 def shrink(weights, small):
-    """small: [(pattern, first row, end row, factor)]: makes some tensors, or rows of them, so small that eps matters."""
+    """small: [(pattern, first row, end row, factor)]: makes rows of some tensors so small that eps matters."""
     for pattern, first, end, factor in small:
         hit = [n for n in weights if re.search(pattern, n)]
         assert hit, pattern

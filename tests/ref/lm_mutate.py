@@ -3,8 +3,8 @@ and the logits of some fixture must then move by far more than the tolerance of 
 
     python lm_mutate.py GOLDEN
 
-Prints one line per mutation with the relative L2 change of the logits of every fixture ("." where it changes nothing) and
-fails when the largest is below 1e-3, or when a fixture without any edit is not what its file says.
+Prints one line per mutation with the relative L2 change of the logits of every fixture ("." where it changes nothing)
+and fails when the largest is below 1e-3, or when a fixture without any edit is not what its file says.
 """
 
 import inspect
@@ -60,8 +60,9 @@ def strict(scores):
 
 HELPERS = {"turn": turn, "filtered": filtered, "after_up": after_up, "strict": strict, "F": F}
 PLACES = {
-    "norm": (v.KimiRMSNorm, "forward"), "mla": (v.KimiMLAAttention, "forward"), "scores": (v, "eager_attention_forward"),
-    "router": (v.KimiMoEGate, "forward"), "moe": (v.KimiSparseMoeBlock, "forward"),
+    "norm": (v.KimiRMSNorm, "forward"), "mla": (v.KimiMLAAttention, "forward"),
+    "scores": (v, "eager_attention_forward"), "router": (v.KimiMoEGate, "forward"),
+    "moe": (v.KimiSparseMoeBlock, "forward"),
     "sum": (v.KimiSparseMoeBlock, "moe_infer"), "layer": (v.KimiDecoderLayer, "_forward_attn_residual"),
     "mix": (v, "_apply_attn_res"), "before": (v, "_attn_res_pre_update"),
     "last mix": (v.KimiLinearModel, "_apply_output_attn_res"), "situ": (v.SituAndMul, "forward"),
@@ -70,12 +71,11 @@ PLACES = {
     "conv": (lm_kernels.CpuShortConvolution, "forward"), "gated norm": (lm_kernels.CpuRMSNormGated, "forward"),
     "unpack": (lm_checkpoint, "unpack"), "input": (sys.modules[__name__], "inputs"),
 }
-Z = "[..., None]"
 
 # (pitfall of kimi-k3.md 8.1 or "", what, [(place, from, to)])
 MUTATIONS = [
     ("1", "prediction from the state before decay", [
-        ("delta", "S = S *", "old = S; S = S *"), ("delta", f"k_i{Z} * S)", f"k_i{Z} * old)")]),
+        ("delta", "S = S *", "old = S; S = S *"), ("delta", "[..., None] * S)", "[..., None] * old)")]),
     ("1", "output before the update", [("delta", "S = S + ", "old = S; S = S + "), ("delta", "q_i, S)", "q_i, old)")]),
     ("2", "max(-5, -exp(A) softplus(z))", [
         ("bounded", ".float().exp() * g", ".float().exp() * -F.softplus(g)"),
@@ -84,12 +84,14 @@ MUTATIONS = [
         ("bounded", "A_log.view(H, 1).float().exp() * g", "g"),
         ("bounded", "lower_bound * F.sigmoid(g)", "lower_bound * A_log.view(H, 1).exp() * F.sigmoid(g)")]),
     ("2", "bounded decay where softplus belongs", [
-        ("softplus", "-A_log.view(H, 1).float().exp() * F.softplus(g.float())", "-5 * F.sigmoid(A_log.view(H, 1).exp() * g)")]),
+        ("softplus", "-A_log.view(H, 1).float().exp() * F.softplus(g.float())",
+         "-5 * F.sigmoid(A_log.view(H, 1).exp() * g)")]),
     ("3", "A_log by channel", [
         ("bounded", "A_log.view(H, 1)", "F.pad(A_log, (0, 99))[:g.shape[-1]]"),
         ("softplus", "A_log.view(H, 1)", "F.pad(A_log, (0, 99))[:g.shape[-1]]")]),
     ("3", "dt_bias as channel * heads + head", [
-        ("bounded", "dt_bias.view(H, -1)", "dt_bias.view(-1, H).T"), ("softplus", "dt_bias.view(H, -1)", "dt_bias.view(-1, H).T")]),
+        ("bounded", "dt_bias.view(H, -1)", "dt_bias.view(-1, H).T"),
+        ("softplus", "dt_bias.view(H, -1)", "dt_bias.view(-1, H).T")]),
     ("4", "taps in reverse", [("conv", "self.weight.float()", "self.weight.float().flip(-1)")]),
     ("4", "history after SiLU", [
         ("conv", "F.conv1d(seen[..., 1:], self.weight.float(), groups=x.shape[2])", "filtered(seen, self.weight)")]),
@@ -123,12 +125,12 @@ MUTATIONS = [
     ("10", "AttnRes eps 1e-6", [("mix", "norm.variance_epsilon", "1e-6")]),
     ("10", "stored before the input is formed", [
         ("before", "if is_block_start:", "if False:"),
-        ("before", "hidden_states = prefix_sum\n", "hidden_states = prefix_sum\n    if is_block_start: block_residual = "
-         "torch.cat([block_residual, prefix_sum.view(-1, 1, hidden_size)], dim=1)\n")]),
+        ("before", "hidden_states = prefix_sum\n", "hidden_states = prefix_sum\n    if is_block_start: "
+         "block_residual = torch.cat([block_residual, prefix_sum.view(-1, 1, hidden_size)], dim=1)\n")]),
     ("9 10", "stores counted from layer 1", [("layer", "self.layer_idx %", "(self.layer_idx + 1) %")]),
     ("10", "no final mix", [("last mix", "return _apply", "return hidden_states\n    _apply")]),
     ("11", "attention's mixture overwrites P", [
-        ("layer", "hidden_states = self.input_layernorm", "prefix_sum = hidden_states; hidden_states = self.input_layernorm")]),
+        ("layer", "hidden_states = self.input", "prefix_sum = hidden_states; hidden_states = self.input")]),
     ("11", "P cleared before the mix reads it", [
         ("before", "prefix_sum.view(-1, hidden_size),", "prefix_sum.view(-1, hidden_size) * (not is_block_start),")]),
     ("11", "P not cleared at a store", [("layer", "if is_block_start:", "if False:")]),
@@ -144,18 +146,22 @@ MUTATIONS = [
         ("situ", "torch.sigmoid(gate)", "torch.sigmoid(self.beta * torch.tanh(gate / self.beta))")]),
     ("15", "gate not capped", [("situ", "self.beta * torch.tanh(gate / self.beta)", "gate")]),
     ("15", "up not capped", [("situ", "is not None", "is False")]),
-    ("15", "gate and up swapped", [("situ", "up = x[..., d:]", "up = x[..., :d]"), ("situ", "gate = x[..., :d]", "gate = x[..., d:]")]),
+    ("15", "gate and up swapped", [
+        ("situ", "up = x[..., d:]", "up = x[..., :d]"), ("situ", "gate = x[..., :d]", "gate = x[..., d:]")]),
     ("16", "no routed_expert_norm", [("moe", "self.routed_expert_norm(y)", "y")]),
     ("16", "routed_expert_norm on each expert", [
-        ("sum", "append(expert_out)", "append(self.routed_expert_norm(expert_out) if self.latent_moe_use_norm else expert_out)"),
+        ("sum", "append(expert_out)",
+         "append(self.routed_expert_norm(expert_out) if self.latent_moe_use_norm else expert_out)"),
         ("moe", "self.routed_expert_norm(y)", "y")]),
     ("16", "routed_expert_norm after the up projection", [
         ("moe", "self.routed_expert_norm(y)", "y"), ("moe", "self.routed_expert_up_proj(y)", "after_up(self, y)")]),
-    ("16", "routed_expert_norm eps 1e-6", [("norm", "self.variance_epsilon", "(1e-6 if hidden_states.dim() == 2 else self.variance_epsilon)")]),
+    ("16", "routed_expert_norm eps 1e-6", [
+        ("norm", "self.variance_epsilon", "(1e-6 if hidden_states.dim() == 2 else self.variance_epsilon)")]),
     ("", "o_norm eps 1e-6", [("gated norm", "self.eps", "1e-6")]),
     ("", "beta doubled", [("kda", "beta.float().sigmoid()", "2 * beta.float().sigmoid()")]),
     ("", "norm weights as 1 + w", [("norm", "self.weight *", "(1 + self.weight) *")]),
-    ("", "a token does not see itself", [("scores", "if attention_mask", "attention_mask = strict(scores)\n    if attention_mask")]),
+    ("", "a token does not see itself", [
+        ("scores", "if attention_mask", "attention_mask = strict(scores)\n    if attention_mask")]),
     ("", "no groups", [("router", "self.num_expert_group > 1 and", "False and")]),
     ("", "group score from the best expert alone", [("router", ".topk(2,", ".topk(1,")]),
     ("", "groups by unbiased scores", [("router", "scores_for_choice.view(", "scores.view(")]),
@@ -206,20 +212,22 @@ def main(root):
         folder = os.path.join(root, name)
         if name.startswith(("k3_", "linear_")):
             config = json.load(open(os.path.join(folder, "config.json")))
-            fixtures.append((name, folder, config.get("text_config", config), load_file(folder + "/golden.safetensors")))
+            golden = load_file(os.path.join(folder, "golden.safetensors"))
+            fixtures.append((name, folder, config.get("text_config", config), golden))
 
     def changes(edits):
         with Mutated(edits):
             got = [(logits(folder, config, g), g["logits"]) for _, folder, config, g in fixtures]
         return [float((a.double() - b.double()).norm() / b.double().norm()) for a, b in got]
 
-    print(" " * 54 + " ".join("%12s" % f[0] for f in fixtures))
+    print(" " * 45 + " ".join("%12s" % f[0] for f in fixtures))
     plain = changes([])
     assert max(plain) < 2e-5, plain
     blind = []
     for pitfall, what, edits in MUTATIONS:
         row = changes(edits)
-        print("%-6s%-48s" % (pitfall, what) + " ".join("%12s" % (("%.1e" % d) if d > 2e-5 or d != d else ".") for d in row), flush=True)
+        shown = " ".join("%12s" % ("." if d <= 2e-5 else "%.1e" % d) for d in row)
+        print("%-5s%-40s%s" % (pitfall, what, shown), flush=True)
         if not max(d if d == d else 1e9 for d in row) > LIMIT:
             blind.append(what)
     if blind:
