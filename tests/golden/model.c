@@ -111,23 +111,25 @@ static int32_t *prompt_ids(const struct golden *g, size_t *n)
     return ids;
 }
 
-/* Image rows of the case, if it has any. */
-static size_t prompt_images(const struct golden *g, size_t hidden, struct engine_image *images,
-                            float **rows)
+/* Image rows of the case, if it has any, as far as the first `length` rows hold them. */
+static size_t prompt_images(const struct golden *g, const struct config *c, size_t length,
+                            struct engine_image *images, float **rows)
 {
-    size_t n = 0, first_n = 0, count_n = 0;
+    size_t n = 0, first_n = 0, count_n = 0, used = 0;
     *rows = read_tensor(g->files, "image_rows", &n);
     float *first = read_tensor(g->files, "image_first", &first_n);
     float *count = read_tensor(g->files, "image_count", &count_n);
     size_t at = 0;
     if (!*rows || first_n != count_n) first_n = 0;
-    for (size_t i = 0; i < first_n; i++) {
-        images[i] = (struct engine_image){(size_t)first[i], (size_t)count[i], *rows + at * hidden};
-        at += (size_t)count[i];
+    for (size_t i = 0; i < first_n && (size_t)first[i] < length; i++) {
+        size_t from = (size_t)first[i], left = length - from, all = (size_t)count[i];
+        images[used++] =
+            (struct engine_image){from, all < left ? all : left, *rows + at * c->hidden};
+        at += all;
     }
     free(first);
     free(count);
-    return first_n;
+    return used;
 }
 
 /* Runs the prompt up to `length` rows and compares the last logits and everything traced on the
@@ -150,7 +152,7 @@ static void run_case(struct golden *g, const struct run *r, size_t length)
     int32_t *ids = prompt_ids(g, &n);
     s.ids = ids;
     s.n_ids = length && length < n ? length : n;
-    s.n_images = s.n_ids == n ? prompt_images(g, c->hidden, images, &rows) : (rows = NULL, 0);
+    s.n_images = prompt_images(g, c, s.n_ids, images, &rows);
     float *want = read_tensor(g->files, "logits", &logits_n);
     struct last last = {malloc(c->vocab * sizeof(float)), c->vocab};
     CHECK_OK(engine_add(engine, &s, &e), e);
