@@ -32,7 +32,8 @@ struct setting {
     size_t sequences, chunk, slots, unpinned;
     size_t stop_after; /* sweeps; then every sequence is removed and resumed in a new engine; 0 =
                           never */
-    bool bf16;
+    bool bf16, share, drafts;
+    size_t draft_fixed;
 };
 
 /* Every third job begins like the one before it, every third is the same as the one before it. */
@@ -180,7 +181,7 @@ static void check_isa(const char *isa, bool bf16)
         {isa, 2, 3, 7, 5, 2, 0, bf16, true, false, 0},
         {isa, 2, 12, 1, 48, 6, 0, bf16, true, true, 0},
         {isa, 3, 5, 13, 2, 0, 0, bf16, false, true, 5},
-        {isa, 2, 4, 5, 3, 0, 9, bf16, true, true, 3},
+        {isa, 2, 4, 5, 3, 0, 30, bf16, true, true, 3},
         {isa, 1, 12, 200, 4, 1, 4, bf16, true, true, 1},
         {isa, 1, 1, 64, 48, 0, 0, bf16, true, true, 16},
     };
@@ -220,7 +221,8 @@ TEST(impossible_sequences_are_refused)
     struct err e = {0};
     struct mem mem;
     struct pool *pool;
-    const struct setting t = {"portable", 1, 1, 8, 4, 0, 0, false};
+    const struct setting t = {
+        .isa = "portable", .threads = 1, .sequences = 1, .chunk = 8, .slots = 4};
     mem_init(&mem, 0);
     CHECK_OK(pool_open(&pool, 1, &e), e);
     struct engine *g = open_engine(&t, &mem, pool, &e);
