@@ -2,15 +2,16 @@
  * golden.safetensors holds a small checkpoint and what the vendor's code (or transformers')
  * computes with it (tests/ref/README.md).
  *
- * Tolerance: relative L2 of 1e-4 per tensor, F32, for every kernel table of this machine; whole
- * prompts and chunks. */
+ * Tolerance: relative L2 of 3e-4 per tensor, F32, for every kernel table of this machine; whole
+ * prompts and chunks down to a row. Single rows of the F32 goldens are up to 6e-5 from a run in
+ * double; the known wrong steps move logits by 1e-2 or more. */
 #include "src/engine.h"
 #include "src/os.h"
 #include "tests/lib/test.h"
 
 #include <dirent.h>
 
-#define TOLERANCE 1e-4
+#define TOLERANCE 3e-4
 
 struct golden {
     const char *dir;
