@@ -66,6 +66,7 @@ struct job_image {
     const char *mime;           /* as the data: URL or media_type claims; "" when it does not */
     uint64_t bytes;             /* decoded size */
     char sha256[JOB_SHA_CHARS]; /* of the decoded bytes; "" for a path */
+    struct chat_part *part;     /* where the messages show it */
 };
 
 struct job {
