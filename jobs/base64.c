@@ -38,6 +38,7 @@ static bool escape(struct base64 *b, unsigned *c)
     } else if (b->state == 1) {
         b->code = 0;
         b->state = *c == 'u' ? 5 : 0;
+        if (*c != '/') *c = '\\'; /* no other escape stands for a digit */
         return b->state == 0;
     } else {
         int d = hex(*c);
