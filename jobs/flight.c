@@ -61,6 +61,7 @@ void flight_sequence(const struct flight *f, uint64_t tag, struct engine_sequenc
         .done = f->tokens,
         .n_done = f->n_tokens,
         .max_tokens = s->max_tokens,
+        .row_hash = f->ready.row_hash,
         .sample = {.temperature = s->temperature,
                    .top_p = s->top_p,
                    .top_k = s->top_k,

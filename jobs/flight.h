@@ -6,7 +6,7 @@
 #include "src/reply.h"
 
 struct flight {
-    enum { FLIGHT_FREE, FLIGHT_AHEAD, FLIGHT_RUNNING } where;
+    enum { FLIGHT_FREE, FLIGHT_AHEAD, FLIGHT_READY, FLIGHT_RUNNING } where;
     struct queue_job job;
     struct ready ready;
     bool lost;    /* someone else has the job */

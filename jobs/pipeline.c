@@ -15,17 +15,22 @@
 #include "jobs/eta.h"
 #include "jobs/flight.h"
 #include "jobs/runs.h"
+#include "jobs/share.h"
 #include "src/os.h"
 
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
-#define POLL_S       0.2               /* between looks at a stop or at the queue while idle */
-#define IDLE_CLAIM_S 1.0               /* between looks into an empty queue */
-#define LEASE_MS     (15 * 60 * 1000L) /* at least; longer where a sweep is */
-#define HALT_LEAST   10
-#define MAX_RETRY_S  600.0
+#define POLL_S           0.2               /* between looks at a stop or at the queue while idle */
+#define IDLE_CLAIM_S     1.0               /* between looks into an empty queue */
+#define LEASE_MS         (15 * 60 * 1000L) /* at least; longer where a sweep is */
+#define HALT_LEAST       10
+#define PATIENCE         0.25 /* of a sweep, to wait for jobs that could join the next one */
+#define FIRST_PATIENCE_S 2.0
+#define MAX_RETRY_S      600.0
 
 struct pipeline {
     const struct pipeline_opts *o;
@@ -35,7 +40,9 @@ struct pipeline {
     struct flight *flights;      /* [n_flights] */
     struct queue_job *claimed;   /* [ahead_max] */
     struct result_partial *part; /* [n_flights] */
-    struct flight *waiting;      /* ready, the engine has no room yet */
+    struct flight **ready;       /* [n_ready] not yet admitted, in the order of their claims */
+    size_t n_ready;
+    double last_sweep_s;
     struct queue_worker worker;
     struct pipeline_state state;
     struct pipeline_report *report;
@@ -60,7 +67,7 @@ static void event(struct pipeline *p, enum pipeline_event kind, const struct fli
     struct pipeline_state *t = &p->state;
     t->event = kind;
     t->running = p->running;
-    t->ready = (p->ahead ? ahead_inside(p->ahead) : 0) + (p->waiting != NULL);
+    t->ready = (p->ahead ? ahead_inside(p->ahead) : 0) + p->n_ready;
     t->rows = s.prefill_rows + s.decode_rows;
     t->bytes_read = s.expert_bytes + s.trunk_bytes;
     t->sweeps = s.sweeps;
@@ -90,11 +97,16 @@ static void land(struct pipeline *p, struct flight *f)
     flight_free(f, p->prepare);
 }
 
+static bool stop_wanted(const struct pipeline *p)
+{
+    return p->o->stop && p->o->stop(p->o->user);
+}
+
 /* ---- claim ---- */
 
 static size_t claim_room(const struct pipeline *p)
 {
-    size_t inside = ahead_inside(p->ahead) + (p->waiting != NULL);
+    size_t inside = ahead_inside(p->ahead) + p->n_ready;
     size_t room = p->ahead_max > inside ? p->ahead_max - inside : 0;
     if (p->o->max_jobs) {
         uint64_t begun = p->report->done + p->report->failed + p->running + inside;
@@ -228,56 +240,80 @@ static enum status fail_or_stop(struct pipeline *p, struct flight *f, const stru
     return copy.code;
 }
 
-/* *full: the engine has no room; f waits. */
-static enum status admit_one(struct pipeline *p, struct flight *f, bool *full, struct err *e)
+/* A job comes out of the preparing thread. */
+static enum status take(struct pipeline *p, struct ready *r, struct err *e)
 {
-    struct err why = f->ready.err;
+    struct flight *f = (struct flight *)((char *)r - offsetof(struct flight, ready));
     if (f->lost) {
         land(p, f);
         return OK;
     }
+    struct err why = r->err;
     if (why.code) return fail_or_stop(p, f, &why, e);
-    if (!f->started) {
-        struct eta_load load = load_of(f);
-        uint64_t pictures = 0;
-        for (size_t i = 0; i < f->ready.n_images; i++) pictures += f->ready.images[i].n;
-        eta_prompt(&p->eta, &load, f->ready.prompt.ids.n - pictures, pictures);
-        enum status rc = flight_start(f, &p->o->prepare, e);
-        if (rc) return rc;
-    }
+    struct eta_load load = load_of(f);
+    uint64_t pictures = 0;
+    for (size_t i = 0; i < r->n_images; i++) pictures += r->images[i].n;
+    eta_prompt(&p->eta, &load, r->prompt.ids.n - pictures, pictures);
+    enum status rc = flight_start(f, &p->o->prepare, e);
+    if (rc) return rc;
     if (f->state != REPLY_OPEN) return finish(p, f, OK, NULL, e);
-    struct engine_sequence s;
-    flight_sequence(f, (uint64_t)(f - p->flights), &s);
-    enum status rc = p->o->engine.add(p->o->engine.g, &s, &why);
-    if (rc == E_BUDGET && p->running > 0) {
-        *full = true;
-        return OK;
-    }
-    if (rc) return fail_or_stop(p, f, &why, e);
-    f->where = FLIGHT_RUNNING;
-    f->begun = os_now();
-    p->running++;
+    f->where = FLIGHT_READY;
+    p->ready[p->n_ready++] = f;
     return OK;
 }
 
-static struct flight *next_ready(struct pipeline *p, double wait_s)
+/* Takes what is ready. While the engine has room, what is being prepared is worth a short wait: a
+ * sweep costs the same for one more, and beginnings are shared with those that are known. */
+static enum status take_ready(struct pipeline *p, struct err *e)
 {
-    struct flight *f = p->waiting;
-    p->waiting = NULL;
-    if (f) return f;
-    struct ready *r = ahead_take(p->ahead, wait_s);
-    return r ? (struct flight *)((char *)r - offsetof(struct flight, ready)) : NULL;
+    double until = os_now() + (p->last_sweep_s > 0 ? p->last_sweep_s * PATIENCE : FIRST_PATIENCE_S);
+    for (;;) {
+        bool room = p->running + p->n_ready < p->o->sequences && ahead_inside(p->ahead) > 0;
+        double left = until - os_now();
+        if (p->running + p->n_ready == 0 && left < POLL_S) left = POLL_S;
+        struct ready *r = ahead_take(p->ahead, !room || left < 0 ? 0
+                                               : left < POLL_S   ? left
+                                                                 : POLL_S);
+        if (!r && (!room || os_now() >= until || stop_wanted(p))) return OK;
+        enum status rc = r ? take(p, r, e) : OK;
+        if (rc) return rc;
+    }
+}
+
+static enum status add(struct pipeline *p, struct flight *f, struct err *why)
+{
+    struct engine_sequence s;
+    size_t cuts[SHARE_CUTS], n = 0;
+    struct share_rows mine = {f->ready.row_hash, f->ready.prompt.ids.n};
+    for (size_t i = 0; i < p->n_ready; i++) {
+        const struct ready *other = &p->ready[i]->ready;
+        struct share_rows theirs = {other->row_hash, other->prompt.ids.n};
+        if (p->ready[i] != f) n = share_cut(cuts, n, &mine, &theirs);
+    }
+    flight_sequence(f, (uint64_t)(f - p->flights), &s);
+    s.cuts = cuts;
+    s.n_cuts = n;
+    return p->o->engine.add(p->o->engine.g, &s, why);
 }
 
 static enum status admit(struct pipeline *p, struct err *e)
 {
-    bool full = false;
-    enum status rc = OK;
-    while (!rc && !full) {
-        struct flight *f = next_ready(p, p->running ? 0 : POLL_S);
-        if (!f) break;
-        rc = admit_one(p, f, &full, e);
-        if (full) p->waiting = f;
+    enum status rc = take_ready(p, e);
+    while (!rc && p->n_ready) {
+        struct flight *f = p->ready[0];
+        struct err why;
+        enum status added = f->lost ? E_LEASE : add(p, f, &why);
+        if (added == E_BUDGET && p->running > 0) break;
+        memmove(p->ready, p->ready + 1, --p->n_ready * sizeof *p->ready);
+        if (added == E_LEASE) {
+            land(p, f);
+        } else if (added) {
+            rc = fail_or_stop(p, f, &why, e);
+        } else {
+            f->where = FLIGHT_RUNNING;
+            f->begun = os_now();
+            p->running++;
+        }
     }
     return rc;
 }
@@ -297,7 +333,8 @@ static enum status sweep(struct pipeline *p, struct err *e)
     double start = os_now();
     enum status rc = p->o->engine.sweep(p->o->engine.g, on_token, p, e);
     if (rc) return rc;
-    int64_t needed = (int64_t)((os_now() - start) * 4000);
+    p->last_sweep_s = os_now() - start;
+    int64_t needed = (int64_t)(p->last_sweep_s * 4000);
     if (needed > p->worker.lease_ms) p->worker.lease_ms = needed;
     rc = finish_ended(p, e);
     if (!rc) rc = finish_late(p, e);
@@ -370,7 +407,7 @@ static void check_limits(struct pipeline *p)
     const struct pipeline_opts *o = p->o;
     const struct pipeline_report *r = p->report;
     uint64_t ended = r->done + r->failed;
-    if (o->stop && o->stop(o->user)) return end(p, PIPELINE_STOPPED);
+    if (stop_wanted(p)) return end(p, PIPELINE_STOPPED);
     if (o->deadline && os_unix_time() >= o->deadline) return end(p, PIPELINE_LIMIT);
     if (o->max_jobs && ended >= o->max_jobs) return end(p, PIPELINE_LIMIT);
     if (o->halt_fails && r->failed >= o->halt_fails) return end(p, PIPELINE_HALTED);
@@ -403,7 +440,7 @@ static enum status step(struct pipeline *p, struct err *e)
     if (rc) return rc;
     if (p->running)
         rc = sweep(p, e);
-    else if (p->dry && ahead_inside(p->ahead) == 0 && !p->waiting)
+    else if (p->dry && ahead_inside(p->ahead) + p->n_ready == 0)
         rc = idle(p, e);
     if (!rc && os_now() - p->saved >= p->o->checkpoint_s) rc = save(p, e);
     return rc;
@@ -444,7 +481,9 @@ static enum status start(struct pipeline *p, struct err *e)
     p->flights = calloc(p->n_flights, sizeof *p->flights);
     p->claimed = calloc(p->ahead_max, sizeof *p->claimed);
     p->part = calloc(p->n_flights, sizeof *p->part);
-    if (!p->flights || !p->claimed || !p->part) return err_set(e, E_NOMEM, "pipeline: no memory");
+    p->ready = calloc(p->n_flights, sizeof *p->ready);
+    if (!p->flights || !p->ready || !p->claimed || !p->part)
+        return err_set(e, E_NOMEM, "pipeline: no memory");
     enum status rc = o->alone ? queue_release(o->db, NULL, e) : OK;
     if (!rc) rc = load_counts(p, e);
     if (!rc) rc = prepare_open(&p->prepare, &o->prepare, e);
@@ -475,6 +514,7 @@ static enum status put_down(struct pipeline *p, enum status rc, struct err *e)
     free(p->flights);
     free(p->claimed);
     free(p->part);
+    free(p->ready);
     return rc;
 }
 

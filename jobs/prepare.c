@@ -2,6 +2,7 @@
 #include "jobs/prepare.h"
 
 #include "jobs/jdoc.h"
+#include "jobs/share.h"
 
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -147,6 +148,18 @@ static enum status images(struct prepare *p, struct ready *r, struct err *e)
     return rc;
 }
 
+static enum status hash_rows(struct ready *r, struct err *e)
+{
+    const struct ids *ids = &r->prompt.ids;
+    r->row_hash = calloc(ids->n + 1, sizeof *r->row_hash);
+    if (!r->row_hash) return err_set(e, E_NOMEM, "no memory for a prompt");
+    for (size_t i = 0; i < ids->n; i++) r->row_hash[i] = share_token(ids->at[i]);
+    for (size_t i = 0; i < r->n_images; i++)
+        for (size_t k = 0; k < r->images[i].n; k++)
+            r->row_hash[r->images[i].first + k] = share_picture(r->facts[i].sha256, k);
+    return OK;
+}
+
 static enum status prompt(struct prepare *p, struct ready *r, struct err *e)
 {
     const struct job *j = &r->job;
@@ -167,6 +180,7 @@ static enum status prompt(struct prepare *p, struct ready *r, struct err *e)
     for (size_t i = 0; i < r->n_images && !rc; i++)
         r->images[i] = (struct engine_image){
             .first = r->prompt.images[i].first, .n = rows[i], .rows = r->rows[i]->rows};
+    if (!rc) rc = hash_rows(r, e);
     chat_prompt_free(&chat);
     free(rows);
     return rc;
@@ -209,6 +223,7 @@ void ready_free(struct prepare *p, struct ready *r)
 {
     ready_drop_rows(p, r);
     for (size_t i = 0; i < r->n_facts; i++) free((char *)(uintptr_t)r->facts[i].warnings);
+    free(r->row_hash);
     free(r->facts);
     free(r->rows);
     free(r->images);

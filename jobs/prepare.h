@@ -34,6 +34,7 @@ struct ready {
     const struct queue_job *from; /* set by the caller */
     struct job job;
     struct prompt prompt;
+    uint64_t *row_hash;          /* [prompt.ids.n] for share.h */
     struct engine_image *images; /* [n_images], rows borrowed from the store */
     struct image_rows **rows;    /* [n_images] */
     struct result_image *facts;  /* [n_images]; warnings malloc'ed */
