@@ -6,19 +6,28 @@
 
 static struct safetensors *tensors;
 
-/* malloc'ed */
-static bool read_image(const char *what, unsigned n, struct image *out)
+static bool read_bytes(const char *what, unsigned n, const struct tensor_info **t, uint8_t **out)
 {
     char name[32];
     struct err e;
     snprintf(name, sizeof name, "%s.%u", what, n);
-    const struct tensor_info *t = safetensors_find(tensors, name);
-    if (!t) return false;
-    *out = (struct image){.width = (uint32_t)t->shape[1],
-                          .height = (uint32_t)t->shape[0],
-                          .mode = (enum image_mode)t->shape[2],
-                          .pixels = malloc(t->bytes)};
-    return safetensors_read(tensors, t, out->pixels, &e) == OK;
+    *t = safetensors_find(tensors, name);
+    *out = *t ? malloc((*t)->bytes) : NULL;
+    return *out && safetensors_read(tensors, *t, *out, &e) == OK;
+}
+
+/* pixels: malloc'ed */
+static bool read_image(const char *what, unsigned n, struct image *out)
+{
+    const struct tensor_info *t;
+    uint8_t *mode;
+    if (!read_bytes("mode", n, &t, &mode)) return false;
+    *out = (struct image){.mode = (enum image_mode) * mode};
+    free(mode);
+    if (!read_bytes(what, n, &t, &out->pixels)) return false;
+    out->width = (uint32_t)t->shape[1];
+    out->height = (uint32_t)t->shape[0];
+    return true;
 }
 
 static void check_one(unsigned n, struct image *in, const char *what)

@@ -2,7 +2,7 @@
 
     ref/bin/python tests/ref/pillow_resize.py tests/golden/resize
 
-resized.safetensors: in.N, bicubic.N, nearest.N, all U8 [height][width][channels]. The order of the two passes is that of
+resized.safetensors: in.N, bicubic.N, nearest.N, all U8 [height][width][channels], and mode.N, the place in CHANNELS from 1. The order of the two passes is that of
 Pillow 13.
 """
 
@@ -38,6 +38,7 @@ def main(folder):
             for name, data in (("in", a), ("bicubic", np.array(im.resize(to, Image.Resampling.BICUBIC)).reshape(shape)),
                                ("nearest", np.array(im.resize(to, Image.Resampling.NEAREST)).reshape(shape))):
                 out[f"{name}.{n}"] = torch.from_numpy(data.copy())
+            out[f"mode.{n}"] = torch.tensor([list(CHANNELS).index(mode) + 1], dtype=torch.uint8)
             n += 1
     save_file(out, os.path.join(folder, "resized.safetensors"))
     print(n, "pictures")
