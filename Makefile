@@ -34,11 +34,12 @@ endif
 LIB_OBJ := $(LIB_SRC:%.c=$(B)/%.o)
 LIB := $(B)/libnightshift.a
 FUZZ_MAIN := $(if $(filter fuzz,$(MODE)),,$(B)/tests/lib/fuzz_main.o)
-TEST_LIB := $(patsubst %.c,$(B)/%.o,$(filter-out tests/lib/fuzz_main.c,$(wildcard tests/lib/*.c)))
+TEST_OBJ := $(patsubst %.c,$(B)/%.o,$(filter-out tests/lib/fuzz_main.c,$(wildcard tests/lib/*.c)))
+TEST_LIB := $(B)/libtest.a
 TESTS_BIN := $(patsubst %.c,$(B)/%,$(wildcard $(foreach d,unit golden fault fuzz cli crash bench,tests/$d/*.c)))
 PROGRAM := $(patsubst src/main.c,$(B)/nightshift,$(wildcard src/main.c))
 
-.PHONY: all demo test check check-asan lint fuzz bench clean deps tests
+.PHONY: all demo test check check-asan lint fuzz bench-model clean deps tests
 .DELETE_ON_ERROR:
 .SECONDARY:
 
@@ -53,6 +54,8 @@ $(B)/nightshift: $(B)/src/main.o $(LIB)
 	$(Q)$(CC) $(LDFLAGS_$(MODE)) $(LDFLAGS) -o $@ $^ $(LIBS)
 
 $(LIB): $(LIB_OBJ)
+$(TEST_LIB): $(TEST_OBJ)
+$(LIB) $(TEST_LIB):
 	@rm -f $@
 	$(call say,AR,$@)
 	$(Q)ar rcs $@ $^
@@ -67,9 +70,9 @@ $(B)/%.o: %.c
 	$(Q)$(CC) $(ALL_CFLAGS) -MMD -MP -c -o $@ $<
 
 $(B)/tests/%: $(B)/tests/%.o $(TEST_LIB) $(LIB)
-	$(Q)$(CC) $(LDFLAGS_$(MODE)) $(LDFLAGS) -o $@ $(filter %.o,$^) $(LIB) $(LIBS)
+	$(Q)$(CC) $(LDFLAGS_$(MODE)) $(LDFLAGS) -o $@ $^ $(LIBS)
 $(B)/tests/fuzz/%: $(B)/tests/fuzz/%.o $(FUZZ_MAIN) $(TEST_LIB) $(LIB)
-	$(Q)$(CC) $(LDFLAGS_$(MODE)) $(LDFLAGS) -o $@ $(filter %.o,$^) $(LIB) $(LIBS)
+	$(Q)$(CC) $(LDFLAGS_$(MODE)) $(LDFLAGS) -o $@ $^ $(LIBS)
 
 tests: $(TESTS_BIN) $(PROGRAM)
 
@@ -99,6 +102,12 @@ lint:
 fuzz:
 	@sh tests/lib/deps.sh fuzz
 	@sh tests/fuzz/run.sh $(TESTS)
+
+# A model for measuring, 8 GB: BENCH_DIR says where, BENCH_ARGS how large and of what kind (bench_model --help).
+BENCH_DIR ?= build/bench-model
+bench-model: deps
+	@$(MAKE) --no-print-directory -s $(B)/tests/bench/bench_model
+	@$(B)/tests/bench/bench_model $(BENCH_DIR) $(BENCH_ARGS)
 
 clean:
 	rm -rf build nightshift

@@ -28,6 +28,8 @@ void queue_job_free(struct queue_job *j)
     free(j->custom_id);
     free(j->spec);
     free(j->tokens);
+    for (size_t i = 0; i < j->n_images; i++) free(j->images[i].path);
+    free(j->images);
     *j = (struct queue_job){0};
 }
 
@@ -69,7 +71,8 @@ static enum status take(struct db *db, const struct queue_worker *w, int64_t now
     "UPDATE jobs SET state='running', fence=fence+1, worker=?1, lease_until_ms=?2 "                \
     "WHERE id IN (SELECT id FROM jobs INDEXED BY " index " WHERE state='pending' ORDER BY " order  \
     " LIMIT ?3) "                                                                                  \
-    "RETURNING id, fence, attempt, input_id, line, byte_offset, custom_id, spec, place, priority"
+    "RETURNING id, fence, attempt, input_id, line, byte_offset, custom_id, spec, place, "          \
+    "priority, text_bytes"
     static const char by_place_sql[] = CLAIM("jobs_next", "priority DESC, place, id");
     static const char by_input_sql[] = CLAIM("jobs_next_input", "priority DESC, id");
     sqlite3_stmt *s;
@@ -82,7 +85,8 @@ static enum status take(struct db *db, const struct queue_worker *w, int64_t now
         if (!row || rc || *n == max) continue;
         rc = read_claim(db, s, &out[*n], e);
         out[*n].place = sqlite3_column_int64(s, 8);
-        out[(*n)++].priority = sqlite3_column_int64(s, 9);
+        out[*n].priority = sqlite3_column_int64(s, 9);
+        out[(*n)++].text_bytes = sqlite3_column_int64(s, 10);
     }
     return rc;
 }
@@ -138,6 +142,41 @@ static enum status read_partial(struct db *db, struct queue_job *j, struct err *
     return rc;
 }
 
+static enum status read_images(struct db *db, struct queue_job *j, struct err *e)
+{
+    int64_t n = 0;
+    enum status rc =
+        db_int(db, &n, 0, e, "SELECT count(*) FROM job_images WHERE job_id=?1", "i", j->id);
+    if (rc || n == 0) return rc;
+    j->images = calloc((size_t)n, sizeof *j->images);
+    if (!j->images) return err_set(e, E_NOMEM, "job %lld: no memory", (long long)j->id);
+    sqlite3_stmt *s;
+    rc = db_stmt(db, &s, "SELECT path, sha256 FROM job_images WHERE job_id=?1 ORDER BY n", e);
+    if (!rc) rc = db_bind(db, s, e, "i", j->id);
+    bool row = !rc;
+    while (row && !rc) {
+        rc = db_step(db, s, &row, e);
+        if (!row || rc || j->n_images == (size_t)n) continue;
+        struct queue_image *m = &j->images[j->n_images++];
+        const unsigned char *sha = sqlite3_column_text(s, 1);
+        if (sha) snprintf(m->sha256, sizeof m->sha256, "%s", (const char *)sha);
+        rc = db_text(db, s, 0, &m->path, NULL, e);
+    }
+    return rc;
+}
+
+static enum status read_rest(struct db *db, struct queue_job *j, struct err *e)
+{
+    enum status rc = read_source(db, j, e);
+    if (!rc) rc = read_partial(db, j, e);
+    if (!rc) rc = read_images(db, j, e);
+    if (!rc)
+        rc = db_int(db, &j->redraws, 0, e,
+                    "SELECT count(*) FROM attempts WHERE job_id=?1 AND code='invalid_output_json'",
+                    "i", j->id);
+    return rc;
+}
+
 enum status queue_claim(struct db *db, const struct queue_worker *w, int64_t now,
                         struct queue_job *out, size_t max, size_t *n, struct err *e)
 {
@@ -151,10 +190,7 @@ enum status queue_claim(struct db *db, const struct queue_worker *w, int64_t now
     db_point(db, "claim:done");
     /* RETURNING keeps no order. */
     qsort(out, *n, sizeof *out, w->input_order ? by_input : by_place);
-    for (size_t i = 0; i < *n && !rc; i++) {
-        rc = read_source(db, &out[i], e);
-        if (!rc) rc = read_partial(db, &out[i], e);
-    }
+    for (size_t i = 0; i < *n && !rc; i++) rc = read_rest(db, &out[i], e);
 out:
     if (rc) {
         for (size_t i = 0; i < *n; i++) queue_job_free(&out[i]);
@@ -216,7 +252,8 @@ enum status queue_counts(struct db *db, struct queue_counts *out, struct err *e)
         {"done", &out->done},       {"failed", &out->failed},   {"cancelled", &out->cancelled},
     };
     sqlite3_stmt *s;
-    enum status rc = db_stmt(db, &s, "SELECT state, count(*) FROM jobs GROUP BY state", e);
+    enum status rc =
+        db_stmt(db, &s, "SELECT state, count(*) FROM jobs WHERE line>0 GROUP BY state", e);
     bool row = !rc;
     while (row) {
         rc = db_step(db, s, &row, e);

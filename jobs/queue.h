@@ -23,15 +23,24 @@ struct queue_worker {
     bool input_order; /* claim in input order; else those with the same picture together */
 };
 
+/* A picture as the import found it. */
+struct queue_image {
+    char *path;                 /* NULL: inline */
+    char sha256[JOB_SHA_CHARS]; /* "": not known */
+};
+
 /* A claimed job. End with queue_job_free. */
 struct queue_job {
     int64_t id, fence;
     int64_t attempt; /* number of this try, from 1; an interruption begins no new one */
     int64_t input_id, line, offset;
-    int64_t priority, place;
+    int64_t priority, place, text_bytes;
     char *source; /* path of its input file; NULL for pictures and folders */
     char *custom_id, *spec;
     size_t spec_len;
+    struct queue_image *images;
+    size_t n_images;
+    int64_t redraws; /* earlier tries that gave no JSON where JSON was asked for */
     int32_t *tokens; /* those it had when it was interrupted */
     size_t n_tokens;
     double prefill_s, decode_s;

@@ -1,6 +1,7 @@
 /* Results, attempts and partial tokens in SQL. */
 #include "jobs/result.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 static const char *code_of(const struct result *r)
@@ -22,14 +23,17 @@ static enum status insert_attempt(struct db *db, const struct queue_job *job,
 static enum status insert_result(struct db *db, const struct queue_job *job, const struct result *r,
                                  struct err *e)
 {
+    char seed[24];
+    snprintf(seed, sizeof seed, "%llu", (unsigned long long)r->seed);
     return db_run(db, e,
                   "INSERT INTO results(job_id, attempt, code, message, content, reasoning, "
                   "finish_reason, prompt_tokens, completion_tokens, prefill_s, decode_s, "
-                  "finished_at) VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)",
-                  "iissttsiiddi", job->id, job->attempt, code_of(r), r->message, r->content,
+                  "finished_at, seed, run_id) VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, "
+                  "?11, ?12, ?13, nullif(?14, 0))",
+                  "iissttsiiddisi", job->id, job->attempt, code_of(r), r->message, r->content,
                   r->content_len, r->reasoning, r->reasoning_len, r->finish_reason,
                   (int64_t)r->prompt_tokens, (int64_t)r->completion_tokens, r->prefill_s,
-                  r->decode_s, r->now / 1000);
+                  r->decode_s, r->now / 1000, r->prompt_tokens ? seed : NULL, r->run_id);
 }
 
 static enum status update_images(struct db *db, const struct queue_job *job, const struct result *r,

@@ -20,8 +20,10 @@ struct result {
     size_t content_len, reasoning_len;
     const char *finish_reason;
     size_t prompt_tokens, completion_tokens;
+    uint64_t seed;
     double prefill_s, decode_s;
-    int64_t now; /* milliseconds since 1970 */
+    int64_t now;    /* milliseconds since 1970 */
+    int64_t run_id; /* row of runs; 0: none */
     const struct result_image *images;
     size_t n_images;
 };
@@ -39,7 +41,8 @@ struct result_partial {
     const int32_t *tokens;
     size_t n_tokens;
     double prefill_s, decode_s;
-    bool lost; /* out: someone else has the job */
+    size_t slot; /* the caller's */
+    bool lost;   /* out: someone else has the job */
 };
 /* Stores the tokens of all of them and prolongs their leases, in one transaction. */
 enum status result_checkpoint(struct db *db, struct result_partial *p, size_t n, int64_t now,

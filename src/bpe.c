@@ -90,7 +90,9 @@ void bpe_work_free(struct bpe_work *w)
 {
     free(w->parts);
     free(w->heap);
-    *w = (struct bpe_work){0};
+    w->parts = NULL;
+    w->heap = NULL;
+    w->cap = w->n_heap = 0;
 }
 
 static enum status work_room(struct bpe_work *w, size_t len, struct err *e)
@@ -99,12 +101,10 @@ static enum status work_room(struct bpe_work *w, size_t len, struct err *e)
     bpe_work_free(w);
     w->parts = malloc(len * sizeof *w->parts);
     w->heap = malloc(3 * len * sizeof *w->heap);
-    if (!w->parts || !w->heap) {
-        bpe_work_free(w);
-        return err_set(e, E_NOMEM, "tokenizer: no memory for a piece of %zu bytes", len);
-    }
     w->cap = len;
-    return OK;
+    if (w->parts && w->heap) return OK;
+    bpe_work_free(w);
+    return err_set(e, E_NOMEM, "tokenizer: no memory for a piece of %zu bytes", len);
 }
 
 static void heap_push(struct bpe_work *w, uint64_t item)

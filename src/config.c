@@ -107,7 +107,7 @@ static void read_act(struct json_conf *c, const cJSON *t, struct config *k)
     if (c->rc) return;
     if (!strcmp(act, "situ")) {
         k->act = ACT_SITU;
-        k->situ_beta = (float)json_conf_real(c, t, "activation_situ_beta", 1e-3, 1e6, 4);
+        k->situ_beta = (float)json_conf_real(c, t, "activation_situ_beta", 1e-3, 1e6, 1);
         k->situ_linear_beta =
             (float)json_conf_real(c, t, "activation_situ_linear_beta", 1e-3, 1e6, 0);
     } else if (!strcmp(act, "silu")) {

@@ -138,9 +138,14 @@ enum status engine_add(struct engine *g, const struct engine_sequence *s, struct
     if (rc) return rc;
     if (g->n_running == g->plan.sequences)
         return err_set(e, E_BUDGET, "all %zu sequences are running", g->plan.sequences);
+    struct engine_sequence t = *s;
+    if (!g->prefix) {
+        t.row_hash = NULL;
+        t.n_cuts = 0;
+    }
     struct sequence *q;
     do {
-        rc = sequence_open(&q, s, g->mem, &g->config, e);
+        rc = sequence_open(&q, &t, g->mem, &g->config, e);
     } while (rc == E_BUDGET && g->prefix && prefix_shrink(g->prefix));
     if (rc) return rc;
     g->running[g->n_running++] = q;

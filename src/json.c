@@ -175,7 +175,7 @@ static enum status value(struct parser *p, uint32_t node, int depth);
 
 static enum status member_key(struct parser *p, uint32_t node)
 {
-    uint32_t key, len;
+    uint32_t key = 0, len = 0;
     skip_space(p);
     if (!take(p, '"')) return fault(p, "key expected");
     enum status rc = string(p, &key, &len);
@@ -198,7 +198,7 @@ static enum status children(struct parser *p, uint32_t parent, bool object, int 
     uint32_t last = 0;
     size_t n = 0;
     do {
-        uint32_t node;
+        uint32_t node = 0;
         enum status rc = add_node(p, &node);
         if (!rc && object) rc = member_key(p, node);
         if (!rc) rc = value(p, node, depth + 1);
@@ -248,7 +248,7 @@ enum status json_parse(struct json *out, const char *s, size_t len, struct err *
         return err_set(e, E_INVALID_JSON, "JSON: %zu bytes, at most %u are read", len,
                        JSON_MAX_BYTES);
     struct parser p = {.j = out, .s = s, .len = len, .e = e};
-    uint32_t root;
+    uint32_t root = 0;
     enum status rc = OK;
     p.at = unicode_valid(s, len);
     if (p.at < len) return fault(&p, "bad UTF-8");

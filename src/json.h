@@ -48,7 +48,8 @@ bool json_is(const struct json *j, uint32_t node, const char *s);
 
 /* Appends the node as Python's json.dumps(value, ensure_ascii=False, separators=(",", ":")) writes
  * what json.loads made of it: integers without sign of zero, other numbers as the shortest decimal
- * that gives the same double. E_INVALID_REQUEST for a number beyond the range of doubles. */
+ * that gives the same double (some powers of two get a digit more than Python's). E_INVALID_REQUEST
+ * for a number beyond the range of doubles. */
 enum status json_write(const struct json *j, uint32_t node, struct buf *out, struct err *e);
 
 #endif

@@ -31,7 +31,7 @@ static enum status write_double(double d, struct buf *out, struct err *e)
     do snprintf(text, sizeof text, "%.*e", precision, d);
     while (strtod(text, NULL) != d && ++precision < 17);
     char *mark = strchr(text, 'e');
-    int exponent = atoi(mark + 1);
+    int exponent = (int)strtol(mark + 1, NULL, 10);
     if (exponent < -4 || exponent >= 16) {
         *mark = 0;
         return buf_addf(out, e, "%se%c%02d", text, exponent < 0 ? '-' : '+', abs(exponent));

@@ -123,6 +123,11 @@ out:
     return rc;
 }
 
+bool os_exists(const char *path)
+{
+    return access(path, F_OK) == 0;
+}
+
 static char *join(const char *a, const char *b)
 {
     size_t n = strlen(a), m = strlen(b);

@@ -32,6 +32,9 @@ enum status os_read_at(const struct os_file *f, uint64_t offset, void *dst, size
 enum status os_read_file(const char *path, size_t max_bytes, char **out, size_t *len,
                          struct err *e);
 
+/* True when a file or folder of that name can be seen. */
+bool os_exists(const char *path);
+
 /* Publish a file whole or not at all: written beside its final place under a temporary name,
  * synced, renamed, the folder synced. A crash leaves the old file or the new one. */
 struct os_publish {

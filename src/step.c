@@ -210,6 +210,7 @@ enum status engine_sweep(struct engine *g, engine_token_fn fn, void *user, struc
     a.prefill = g->plan.prefill_rows;
     a.drafts = g->log.rows;
     gather(&a);
+    assert(a.b.rows || !g->n_running);
     if (a.b.rows == 0) return OK;
     const float *logits;
     enum status rc = sweep_run(&g->sweep, &a.b, g->rows, g->out_rows, a.n_out_rows, &logits, e);

@@ -140,19 +140,19 @@ enum status tok_encode(const struct tok *t, const char *text, size_t len, bool s
     if (!len) return OK;
     struct encoder x = {.t = t, .specials = specials, .out = out, .e = e};
     size_t room = len < SLICE_CHARS ? len : SLICE_CHARS;
-    x.ch = malloc(room * sizeof *x.ch);
-    if (!x.ch) return err_set(e, E_NOMEM, "no memory for %zu characters", room);
+    uint32_t *ch = x.ch = calloc(room, sizeof *ch);
+    if (!ch) return err_set(e, E_NOMEM, "no memory for %zu characters", room);
     enum status rc = OK;
     for (size_t at = 0, from = 0; at < len && !rc; from = at) {
         size_t n = 0;
         for (uint32_t cp; at < len && n < SLICE_CHARS; n++) {
             at += (size_t)unicode_decode(text + at, len - at, &cp);
-            x.ch[n] = pretok_char(cp, unicode_class(cp));
+            ch[n] = pretok_char(cp, unicode_class(cp));
         }
         rc = encode_slice(&x, text + from, n);
     }
     bpe_work_free(&x.work);
-    free(x.ch);
+    free(ch);
     return rc;
 }
 

@@ -33,11 +33,11 @@ static size_t base64(const char *s, size_t n, char *dst)
         if (v < 0) return 0;
         bits = bits << 6 | (uint32_t)v;
         if (i % 4 != 3) continue;
-        for (int k = 16; k >= 0; k -= 8) dst[len++] = (char)(bits >> k & 0xFF);
+        int low = i + 1 == n ? 8 * (int)pad : 0;
+        if (bits & ((1u << low) - 1)) return 0; /* what the padding cuts off must be 0 */
+        for (int k = 16; k >= low; k -= 8) dst[len++] = (char)(bits >> k & 0xFF);
         bits = 0;
     }
-    for (size_t i = 0; i < pad; i++)
-        if (dst[--len]) return 0; /* bits that say nothing must be 0 */
     return len;
 }
 

@@ -1,25 +1,20 @@
 /* Code point classes by binary search in a generated table of runs, and a strict UTF-8 decoder:
  * no overlong form, no surrogate, nothing beyond U+10FFFF. */
 #include "src/unicode.h"
-
-/* Ascending; each: first code point of a run << 6 | its class bits. The first run begins at 0. */
-static const uint32_t runs[] = {
-#include "src/unicode_table.inc"
-};
-#define N_RUNS (sizeof runs / sizeof *runs)
+#include "src/unicode_table.h"
 
 unsigned unicode_class(uint32_t cp)
 {
     if (cp > 0x10FFFF) return 0;
-    size_t low = 0, high = N_RUNS;
+    size_t low = 0, high = sizeof unicode_runs / sizeof *unicode_runs;
     while (high - low > 1) {
         size_t mid = (low + high) / 2;
-        if (runs[mid] >> 6 <= cp)
+        if (unicode_runs[mid] >> 6 <= cp)
             low = mid;
         else
             high = mid;
     }
-    return runs[low] & 63;
+    return unicode_runs[low] & 63;
 }
 
 bool unicode_py_space(uint32_t cp)

@@ -1,7 +1,8 @@
 /* Code point classes of the pre-tokenizer (kimi-k3 4.3) and UTF-8.
  *
  * The classes are those of Unicode 16.0, which tiktoken's regex engine uses; other versions differ
- * only in code points that 16.0 leaves unassigned. Surrogates and what is beyond U+10FFFF have
+ * only in code points that 16.0 leaves unassigned, and
+ * in U+0295 (a letter whose case changed). Surrogates and what is beyond U+10FFFF have
  * none. */
 #ifndef NS_UNICODE_H
 #define NS_UNICODE_H

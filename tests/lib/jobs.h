@@ -1,6 +1,6 @@
 /* Queue files for tests: a fresh one with a few jobs in it, without going through an import. */
-#ifndef NS_TEST_JOBS_H
-#define NS_TEST_JOBS_H
+#ifndef NS_JOBS_H
+#define NS_JOBS_H
 
 #include "jobs/queue.h"
 #include "jobs/schema.h"

@@ -1,10 +1,14 @@
 """Runs the vendor's modelling code (as llmcompressor carries it) in F32 on the CPU and records what its parts give."""
 
+import os
+
 import torch
 import torch.nn.functional as F
 import llmcompressor.modeling.kimi_k3.modeling_kimi_linear as vendor
 from llmcompressor.modeling.kimi_k3.configuration_kimi_k3 import KimiLinearConfig
+from safetensors.torch import load_file
 
+import lm_checkpoint
 import lm_kernels
 
 lm_kernels.install(vendor)
@@ -18,6 +22,20 @@ def build(text_config):
 
 def shapes(model):
     return {n: tuple(p.shape) for n, p in model.state_dict().items()}
+
+
+def load(folder, wanted):
+    """The checkpoint's weights by the vendor's names and shapes: prefix off, A_log without padding, MXFP4 unpacked."""
+    files = {}
+    for name in sorted(os.listdir(folder)):
+        if name.startswith("model") and name.endswith(".safetensors"):
+            files.update(load_file(os.path.join(folder, name)))
+    files = {n.removeprefix("language_model."): t for n, t in files.items()}
+    out = {}
+    for n, shape in wanted.items():
+        t = files[n].float() if n in files else lm_checkpoint.unpack(files[n + "_packed"], files[n + "_scale"])
+        out[n] = t.flatten()[:shape[0]] if n.endswith("A_log") else t
+    return out
 
 
 def margin(gate, x, idx):

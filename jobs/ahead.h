@@ -1,0 +1,21 @@
+/* The thread that prepares jobs while the sweeps run: jobs go in claimed and come out ready, in the
+ * same order. The caller bounds how many are inside. */
+#ifndef NS_AHEAD_H
+#define NS_AHEAD_H
+
+#include "jobs/prepare.h"
+
+struct ahead;
+
+/* At most `cap` jobs inside at a time. */
+enum status ahead_open(struct ahead **out, struct prepare *p, size_t cap, struct err *e);
+/* Ends the thread after the job it is at; jobs inside are the caller's again. */
+void ahead_close(struct ahead *a);
+
+/* r->from is set; r is the thread's until it comes back. Less than cap must be inside. */
+void ahead_submit(struct ahead *a, struct ready *r);
+/* The next ready one; NULL when none came within wait_s seconds. */
+struct ready *ahead_take(struct ahead *a, double wait_s);
+size_t ahead_inside(struct ahead *a);
+
+#endif

@@ -1,0 +1,40 @@
+/* One job under way: what it has given so far, and what that makes of it. */
+#ifndef NS_FLIGHT_H
+#define NS_FLIGHT_H
+
+#include "jobs/prepare.h"
+#include "src/reply.h"
+
+struct flight {
+    enum { FLIGHT_FREE, FLIGHT_AHEAD, FLIGHT_READY, FLIGHT_RUNNING } where;
+    struct queue_job job;
+    struct ready ready;
+    bool lost;    /* someone else has the job */
+    bool started; /* flight_start was called */
+    struct reply *reply;
+    int32_t *tokens; /* [room] */
+    size_t n_tokens, room, n_saved;
+    enum reply_state state;
+    struct err err;                   /* of the machine, met while tokens came */
+    double begun, first, last;        /* os_now: added, first token, last token; 0: not yet */
+    double past_prefill, past_decode; /* seconds before the interruption */
+};
+
+/* The reply and the tokens given before an interruption; the job may end right there
+ * (f->state). f->ready is whole. */
+enum status flight_start(struct flight *f, const struct prepare_opts *o, struct err *e);
+void flight_sequence(const struct flight *f, uint64_t tag, struct engine_sequence *out);
+/* One more token; false: the sequence ends (f->state, or f->err). */
+bool flight_token(struct flight *f, int32_t id);
+double flight_prefill_s(const struct flight *f);
+double flight_decode_s(const struct flight *f);
+/* What to store: an answer, or with r->code (set by the caller, as r->message and r->now) a failure
+ * with as much text as there is. A closed reply
+ * that is no JSON where JSON was asked for turns into E_INVALID_OUTPUT_JSON, with its message in
+ * `why`, which the result borrows. Borrows from f. */
+void flight_result(struct flight *f, struct result *out, struct err *why);
+/* The seed of this try: a try that gave no JSON is drawn anew, any other repeats the same draws. */
+uint64_t flight_seed(const struct flight *f);
+void flight_free(struct flight *f, struct prepare *p);
+
+#endif

@@ -1,0 +1,233 @@
+/* What is done to a job before the engine sees it. */
+#include "jobs/prepare.h"
+
+#include "jobs/jdoc.h"
+#include "jobs/share.h"
+
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+struct prepare {
+    struct prepare_opts o;
+    struct image_store *store;
+    atomic_bool stopping;
+};
+
+enum status prepare_open(struct prepare **out, const struct prepare_opts *o, struct err *e)
+{
+    struct prepare *p = *out = calloc(1, sizeof *p);
+    if (!p) return err_set(e, E_NOMEM, "preparing: no memory");
+    p->o = *o;
+    enum status rc = image_store_open(&p->store, o->mem, o->image_bytes, e);
+    if (rc) {
+        free(p);
+        *out = NULL;
+    }
+    return rc;
+}
+
+void prepare_close(struct prepare *p)
+{
+    if (!p) return;
+    image_store_close(p->store);
+    free(p);
+}
+
+void prepare_stop(struct prepare *p)
+{
+    atomic_store(&p->stopping, true);
+    image_store_wake(p->store);
+}
+
+static size_t borrowed_by(const struct ready *r)
+{
+    size_t bytes = 0;
+    for (size_t i = 0; i < r->n_images; i++)
+        if (r->rows[i]) bytes += r->rows[i]->bytes;
+    return bytes;
+}
+
+/* Encodes a picture that is not in the store. When the budget is used up by the pictures of other
+ * jobs, their end is waited for. */
+static enum status encode(struct prepare *p, struct ready *r, size_t i,
+                          const struct image_ref_bytes *b, struct err *e)
+{
+    struct picture_info info;
+    float *rows;
+    size_t own = borrowed_by(r), row_bytes = p->o.config->hidden * sizeof(float);
+    image_store_room(p->store, 0, own);
+    for (;;) {
+        if (atomic_load(&p->stopping)) return err_set(e, E_STOPPED, "stopped");
+        enum status rc = p->o.encode(p->o.vision, b->at, b->len, &info, &rows, e);
+        if (!rc)
+            return image_store_put(p->store, &r->rows[i], b->sha256, &info, rows,
+                                   info.rows * row_bytes, e);
+        if (rc != E_BUDGET) return rc;
+        if (image_store_relieve(p->store, own)) continue;
+        struct err why = *e;
+        return err_set(e, E_IMAGE_TOO_LARGE, "%s", why.text);
+    }
+}
+
+static enum status warnings_json(char **out, const struct picture_info *info, struct err *e)
+{
+    struct buf b = {0};
+    enum status rc = buf_addf(&b, e, "[");
+    for (unsigned k = 0; k < info->n_warnings && !rc; k++) {
+        if (k) rc = buf_addf(&b, e, ",");
+        if (!rc) rc = jdoc_quote(&b, info->warnings[k], strlen(info->warnings[k]), e);
+    }
+    if (!rc) rc = buf_addf(&b, e, "]");
+    if (rc) buf_free(&b);
+    *out = b.data;
+    return rc;
+}
+
+static enum status image(struct prepare *p, struct ready *r, size_t i, struct err *e)
+{
+    const struct queue_job *q = r->from;
+    const struct queue_image *known = i < q->n_images ? &q->images[i] : NULL;
+    struct image_ref_source source = {.path = q->source, .line_offset = (uint64_t)q->offset};
+    struct image_ref_bytes b = {.mem = p->o.mem};
+    const char *ref = r->job.images[i].ref;
+    char *path = NULL;
+    enum status rc = OK;
+    if (ref && !(known && known->path))
+        rc = image_ref_resolve(&p->o.images, &source, ref, &path, e);
+    if (!rc)
+        rc = image_ref_load(&b, &p->o.images, &source, &r->job.images[i],
+                            path    ? path
+                            : known ? known->path
+                                    : NULL,
+                            e);
+    r->transient = rc == E_IMAGE_UNREADABLE;
+    if (!rc && known && known->sha256[0] && strcmp(known->sha256, b.sha256) != 0 &&
+        !p->o.keep_changed)
+        rc = err_set(e, E_IMAGE_CHANGED, "%s changed since it was imported",
+                     ref ? ref : "the inline image");
+    if (rc) goto out;
+
+    r->rows[i] = image_store_get(p->store, b.sha256);
+    if (!r->rows[i]) rc = encode(p, r, i, &b, e);
+    if (rc) goto out;
+    const struct picture_info *info = &r->rows[i]->info;
+    struct result_image *f = &r->facts[i];
+    *f = (struct result_image){.width = info->width,
+                               .height = info->height,
+                               .orientation = info->orientation,
+                               .tokens = info->rows};
+    memcpy(f->sha256, b.sha256, sizeof f->sha256);
+    char *warnings;
+    rc = warnings_json(&warnings, info, e);
+    f->warnings = warnings;
+    r->n_facts = i + 1;
+    job_set_image_size(&r->job, i, info->width, info->height);
+out:
+    if (rc && status_fault(rc) == FAULT_JOB && r->job.n_images > 1) err_wrap(e, "image %zu", i + 1);
+    if (b.at) mem_free(p->o.mem, b.at);
+    free(path);
+    return rc;
+}
+
+static enum status images(struct prepare *p, struct ready *r, struct err *e)
+{
+    size_t n = r->job.n_images;
+    if (n == 0) return OK;
+    if (!p->o.encode)
+        return err_set(e, E_INVALID_REQUEST, "the job has %zu images, the model takes none", n);
+    r->images = calloc(n, sizeof *r->images);
+    r->rows = calloc(n, sizeof *r->rows);
+    r->facts = calloc(n, sizeof *r->facts);
+    if (!r->images || !r->rows || !r->facts)
+        return err_set(e, E_NOMEM, "no memory for the pictures of a job");
+    r->n_images = n;
+    enum status rc = OK;
+    for (size_t i = 0; i < n && !rc; i++) rc = image(p, r, i, e);
+    return rc;
+}
+
+static enum status hash_rows(struct ready *r, struct err *e)
+{
+    const struct ids *ids = &r->prompt.ids;
+    r->row_hash = calloc(ids->n + 1, sizeof *r->row_hash);
+    if (!r->row_hash) return err_set(e, E_NOMEM, "no memory for a prompt");
+    for (size_t i = 0; i < ids->n; i++) r->row_hash[i] = share_token(ids->at[i]);
+    for (size_t i = 0; i < r->n_images; i++)
+        for (size_t k = 0; k < r->images[i].n; k++)
+            r->row_hash[r->images[i].first + k] = share_picture(r->facts[i].sha256, k);
+    return OK;
+}
+
+static enum status prompt(struct prepare *p, struct ready *r, struct err *e)
+{
+    const struct job *j = &r->job;
+    struct chat_options o = {
+        .thinking = j->settings.effort != NULL,
+        .effort = j->settings.effort,
+        .format = j->format,
+        .schema = j->schema,
+    };
+    struct chat_prompt chat = {0};
+    unsigned *rows = calloc(r->n_images + 1, sizeof *rows);
+    if (!rows) return err_set(e, E_NOMEM, "no memory for a prompt");
+    for (size_t i = 0; i < r->n_images; i++) rows[i] = r->rows[i]->info.rows;
+    enum status rc = chat_render(&chat, j->messages, j->n_messages, &o, e);
+    if (!rc)
+        rc =
+            prompt_build(&r->prompt, p->o.tok, &chat, p->o.config->media_pad, rows, r->n_images, e);
+    for (size_t i = 0; i < r->n_images && !rc; i++)
+        r->images[i] = (struct engine_image){
+            .first = r->prompt.images[i].first, .n = rows[i], .rows = r->rows[i]->rows};
+    if (!rc) rc = hash_rows(r, e);
+    chat_prompt_free(&chat);
+    free(rows);
+    return rc;
+}
+
+/* "kimi-k3", "moonshotai/kimi-k3" and "Kimi-K3" all mean a model folder kimi-k3. */
+static enum status check_model(const struct prepare *p, const struct job *j, struct err *e)
+{
+    if (!j->model || !p->o.model_name) return OK;
+    const char *slash = strrchr(j->model, '/');
+    const char *asked = slash ? slash + 1 : j->model;
+    if (!strcasecmp(asked, p->o.model_name) || !strcasecmp(asked, p->o.config->model_type) ||
+        !strcasecmp(asked, p->o.config->architecture))
+        return OK;
+    return err_set(e, E_INVALID_REQUEST, "the job asks for model \"%.100s\", loaded is \"%.100s\"",
+                   j->model, p->o.model_name);
+}
+
+void prepare_job(struct prepare *p, struct ready *r)
+{
+    *r = (struct ready){.from = r->from};
+    struct err *e = &r->err;
+    enum status rc = job_from_spec(&r->job, r->from->spec, r->from->spec_len, e);
+    if (!rc) rc = check_model(p, &r->job, e);
+    if (!rc) rc = images(p, r, e);
+    if (!rc) rc = prompt(p, r, e);
+    e->code = rc;
+    if (rc) ready_drop_rows(p, r);
+}
+
+void ready_drop_rows(struct prepare *p, struct ready *r)
+{
+    for (size_t i = 0; i < r->n_images; i++) {
+        image_store_release(p->store, r->rows[i]);
+        r->rows[i] = NULL;
+    }
+}
+
+void ready_free(struct prepare *p, struct ready *r)
+{
+    ready_drop_rows(p, r);
+    for (size_t i = 0; i < r->n_facts; i++) free((char *)(uintptr_t)r->facts[i].warnings);
+    free(r->row_hash);
+    free(r->facts);
+    free(r->rows);
+    free(r->images);
+    prompt_free(&r->prompt);
+    job_free(&r->job);
+    *r = (struct ready){0};
+}

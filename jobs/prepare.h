@@ -1,0 +1,56 @@
+/* From a claimed job to one that the engine can take: its pictures read and encoded, its
+ * conversation rendered and tokenised. No SQL here; it runs beside the sweeps on one thread. */
+#ifndef NS_PREPARE_H
+#define NS_PREPARE_H
+
+#include "jobs/image_ref.h"
+#include "jobs/image_store.h"
+#include "jobs/queue.h"
+#include "jobs/result.h"
+#include "src/config.h"
+#include "src/engine.h"
+#include "src/prompt.h"
+#include "src/tok.h"
+
+/* All borrowed, and read by the preparing thread. */
+struct prepare_opts {
+    struct mem *mem;
+    const struct config *config;
+    const struct tok *tok;
+    /* vision_encode and what it works on; encode NULL: the model takes no pictures. */
+    enum status (*encode)(struct vision *v, const void *bytes, size_t len,
+                          struct picture_info *info, float **rows, struct err *e);
+    struct vision *vision;
+    uint64_t image_bytes; /* limit for encoded pictures in memory */
+    struct image_ref_opts images;
+    bool keep_changed;      /* take a picture whose bytes are others than at import */
+    const char *model_name; /* what a job's `model` may ask for */
+};
+
+struct prepare;
+
+/* A job ready to run, or what is wrong with it. */
+struct ready {
+    const struct queue_job *from; /* set by the caller */
+    struct job job;
+    struct prompt prompt;
+    uint64_t *row_hash;          /* [prompt.ids.n] for share.h */
+    struct engine_image *images; /* [n_images], rows borrowed from the store */
+    struct image_rows **rows;    /* [n_images] */
+    struct result_image *facts;  /* [n_images]; warnings malloc'ed */
+    size_t n_images, n_facts;    /* facts are known for the first n_facts */
+    struct err err; /* code OK: ready. A job's fault: it fails. Another's: the run ends. */
+    bool transient; /* the fault may pass: reading failed, not the picture */
+};
+
+enum status prepare_open(struct prepare **out, const struct prepare_opts *o, struct err *e);
+void prepare_close(struct prepare *p);
+/* Fills r from r->from; r->err tells how it went. End with ready_free. */
+void prepare_job(struct prepare *p, struct ready *r);
+/* Gives the rows back: the sequence has its first token or is removed. */
+void ready_drop_rows(struct prepare *p, struct ready *r);
+void ready_free(struct prepare *p, struct ready *r);
+/* No more waiting for room: a job that waits ends with E_STOPPED. */
+void prepare_stop(struct prepare *p);
+
+#endif
