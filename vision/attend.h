@@ -1,7 +1,7 @@
 /* Attention of the tower: two-axis rotation, and a softmax streamed over blocks of keys
  * (kimi-k3 6.5, 6.6). Works on the buffers of a vit_run. */
-#ifndef NS_VISION_ATTEND_H
-#define NS_VISION_ATTEND_H
+#ifndef NS_ATTEND_H
+#define NS_ATTEND_H
 
 #include "vision/vit.h"
 

@@ -1,7 +1,7 @@
 /* From a picture's own mode to RGB, with transparency composited on the processor's background
  * (kimi-k3 6.2). */
-#ifndef NS_VISION_BLEND_H
-#define NS_VISION_BLEND_H
+#ifndef NS_BLEND_H
+#define NS_BLEND_H
 
 #include "vision/image.h"
 

@@ -4,8 +4,8 @@
  * is touched. Pixels stay in the file's own mode, because resizing differs by mode
  * (vision/resize.h); blending and RGB come after. Truncated or damaged bytes are never pixels,
  * unless lenient. */
-#ifndef NS_VISION_IMAGE_H
-#define NS_VISION_IMAGE_H
+#ifndef NS_IMAGE_H
+#define NS_IMAGE_H
 
 #include "vision/vision.h"
 

@@ -75,7 +75,7 @@ static enum status probe(const struct source *s, struct picture_info *info, stru
             return err_set(e, E_IMAGE_UNREADABLE, "jpeg: marker %02x of length %zu", marker, n);
         if (marker == 0xda) {
             if (icc) image_warn(info, "colour profile ignored");
-            if (!info->width)
+            if (!frame)
                 return err_set(e, E_IMAGE_UNREADABLE, "jpeg: a scan before any frame header");
             count_memory(info, frame, at + 2 < s->len ? s->bytes[at + 2] : 0);
             return OK;
@@ -83,7 +83,7 @@ static enum status probe(const struct source *s, struct picture_info *info, stru
         if (n > s->len - at) break;
         const uint8_t *p = s->bytes + at + 2;
         if (is_frame(marker)) {
-            if (info->width) return err_set(e, E_IMAGE_UNREADABLE, "jpeg: two frame headers");
+            if (frame) return err_set(e, E_IMAGE_UNREADABLE, "jpeg: two frame headers");
             rc = read_frame(p, n - 2, marker, info, e);
             frame = marker << 8 | p[5];
         } else if (marker == 0xe1 && !exif && n >= 8 && !memcmp(p, "Exif\0\0", 6)) {
@@ -104,8 +104,7 @@ struct work {
     jmp_buf out;
     struct jpeg_decompress_struct c;
     char damage[JMSG_LENGTH_MAX]; /* first warning that means lost pixels */
-    bool eof;                     /* ran past the end of the file */
-    bool open_end;                /* only the end marker is missing */
+    bool eof;                     /* the file, or its end marker, came too early */
 };
 
 static void on_error(j_common_ptr c)
@@ -118,7 +117,8 @@ static void on_message(j_common_ptr c, int level)
     struct work *w = (struct work *)c->err;
     if (level >= 0) return;
     int code = w->mgr.msg_code;
-    if (code == JWRN_JPEG_EOF) w->eof = true;
+    if (code == JWRN_JPEG_EOF || (code == JWRN_HIT_MARKER && w->c.unread_marker == JPEG_EOI))
+        w->eof = true;
     bool harmless = code == JWRN_EXTRANEOUS_DATA || code == JWRN_JFIF_MAJOR ||
                     code == JWRN_ADOBE_XFORM || code == JWRN_TOO_MUCH_DATA ||
                     code == JWRN_NOT_SEQUENTIAL;
@@ -145,13 +145,7 @@ static void read_rows(struct work *w, struct image *out)
         JSAMPROW row = out->pixels + w->c.output_scanline * stride;
         jpeg_read_scanlines(&w->c, &row, 1);
     }
-    /* All rows are there: a missing end marker is no loss. */
-    bool whole = !w->damage[0];
     jpeg_finish_decompress(&w->c);
-    if (whole && w->eof) {
-        w->damage[0] = 0;
-        w->open_end = true;
-    }
     if (out->mode == IMAGE_CMYK)
         for (size_t i = 0; i < stride * out->height; i++) out->pixels[i] ^= 255;
 }
@@ -190,7 +184,6 @@ static enum status decode(const struct source *s, struct image *out, struct pict
     w->mgr.emit_message = on_message;
     w->mgr.output_message = silent;
     rc = run(w, s, out, e);
-    if (!rc && w->open_end) image_warn(info, "the end marker is missing");
     if (!rc && w->damage[0])
         rc = image_damage(s, info, w->eof ? E_IMAGE_TRUNCATED : E_IMAGE_UNREADABLE, e, "%s",
                           w->damage);

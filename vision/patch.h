@@ -1,6 +1,6 @@
 /* From a picture's size to its patch grid, and from pixels to patch vectors (kimi-k3 6.2, 6.3). */
-#ifndef NS_VISION_PATCH_H
-#define NS_VISION_PATCH_H
+#ifndef NS_PATCH_H
+#define NS_PATCH_H
 
 #include "vision/vision.h"
 

@@ -1,7 +1,7 @@
 /* A file's bytes to the RGB pixels that patches are cut from: decode, orient, resize, blend. Pure:
  * bytes and settings in, pixels out, so that it can run in another process (vision/sandbox.h). */
-#ifndef NS_VISION_PICTURE_H
-#define NS_VISION_PICTURE_H
+#ifndef NS_PICTURE_H
+#define NS_PICTURE_H
 
 #include "vision/image.h"
 

@@ -1,7 +1,7 @@
 /* Merge of patch cells and the projector: the tower's vectors to rows of the language model
  * (kimi-k3 6.7). */
-#ifndef NS_VISION_PROJECT_H
-#define NS_VISION_PROJECT_H
+#ifndef NS_PROJECT_H
+#define NS_PROJECT_H
 
 #include "vision/settings.h"
 #include "vision/tensors.h"

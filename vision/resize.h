@@ -1,6 +1,6 @@
 /* Pillow's resampling, to the byte (kimi-k3 6.2). */
-#ifndef NS_VISION_RESIZE_H
-#define NS_VISION_RESIZE_H
+#ifndef NS_RESIZE_H
+#define NS_RESIZE_H
 
 #include "vision/image.h"
 

@@ -2,8 +2,8 @@
  *
  * Every number is bounded and every switch known before anything is sized by it: what this code
  * cannot compute exactly as published is refused here, so that the compute code is straight. */
-#ifndef NS_VISION_SETTINGS_H
-#define NS_VISION_SETTINGS_H
+#ifndef NS_SETTINGS_H
+#define NS_SETTINGS_H
 
 #include "src/err.h"
 

@@ -3,8 +3,8 @@
  *
  * A matrix may be stored as X.weight (BF16 or F32) or as X.weight_packed + X.weight_scale (MXFP4):
  * what exists decides (kimi-k3 1.6). Vectors are widened to F32. */
-#ifndef NS_VISION_TENSORS_H
-#define NS_VISION_TENSORS_H
+#ifndef NS_TENSORS_H
+#define NS_TENSORS_H
 
 #include "src/mem.h"
 #include "src/quant.h"

@@ -3,8 +3,8 @@
  * A loaded tower is read only. Running one picture takes memory linear in its patches: scores are
  * never stored, the softmax is streamed. Every patch's result is the same for any number of
  * threads. */
-#ifndef NS_VISION_VIT_H
-#define NS_VISION_VIT_H
+#ifndef NS_VIT_H
+#define NS_VIT_H
 
 #include "vision/patch.h"
 #include "vision/settings.h"
