@@ -13,6 +13,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#define NIGHTSHIFT_VERSION "0.1.0"
+
 enum exit_code {
     EXIT_DONE = 0,
     EXIT_SOME_FAILED = 1,
@@ -26,11 +28,12 @@ enum exit_code {
     EXIT_SIGTERM = 143,
 };
 
-/* id, name, operands, summary. Keep the order of the help. A command not yet written is not listed.
+/* bit, name, operands, summary; in the order of the help. A command that does not exist yet is not
+ * listed. Operands: "" takes none, "[X]" may be left out, "X" may not, "..." allows several.
  */
 #define CMD_LIST(X)                                                                                \
     X(CMD_CHECK, check, "JOBS.jsonl|FILE|DIR...",                                                  \
-      "say everything that run would reject; counts, image sizes, tokens")
+      "say what run would reject; count jobs, images, tokens")
 
 /* One bit per command, listed or not, for the options' "which commands take it". */
 enum cmd_bit {
@@ -118,20 +121,31 @@ struct cmd_options {
     uint64_t cache_experts;       /* --cache-experts N */
     double cache_experts_percent; /* --cache-experts P% */
     bool no_direct_io;
+
+    struct cmd_list stops;      /* what job.stops points to */
+    struct image_ref_map *maps; /* what images.maps points to; each `from` is owned */
 };
 
 /* What main does. */
 int cmd_main(int argc, char **argv);
 
-/* Fill o from the words after the command's name; E_USAGE with the one line to print. help: asked
- * for. End with cmd_options_free. `command` is one of enum cmd_bit. */
-enum status cmd_parse(struct cmd_options *o, enum cmd_bit command, int argc, char **argv,
-                      bool *help, struct err *e);
+/* Fill o from the words after the command's name; E_USAGE with the one line to print. *help: it was
+ * asked for, and nothing else matters. End with cmd_options_free either way. */
+struct cmd_words {
+    enum cmd_bit command;
+    const char *name, *operands; /* of CMD_LIST */
+    int n;
+    char **at;
+};
+enum status cmd_parse(struct cmd_options *o, const struct cmd_words *words, bool *help,
+                      struct err *e);
 void cmd_options_free(struct cmd_options *o);
 
 /* One line "nightshift: ..." on standard error; the exit code that belongs to the error. */
 int cmd_fail(const struct err *e);
 enum exit_code cmd_exit_code(enum status code);
+/* The same for a mistake in the command line: exit code 2. */
+int cmd_usage(const char *fmt, ...) PRINTF_LIKE(1, 2);
 
 /* SIGINT, SIGTERM, SIGUSR1 from now on only count: 0 none yet, 1 stop soon and keep all, 2 stop
  * now. */

@@ -117,3 +117,8 @@ uint64_t job_shard_hash(const struct job *j)
     for (int i = 0; i < 8; i++) h = h << 8 | digest[i];
     return h;
 }
+
+bool job_in_shard(const struct job *j, uint32_t k, uint32_t n)
+{
+    return n == 0 || job_shard_hash(j) % n == k - 1;
+}

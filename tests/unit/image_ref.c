@@ -40,10 +40,10 @@ static char root[300], base[300], cwd[1000];
 
 static void make_folders(void)
 {
-    static const char *const files[] = {"root/r.png", "base/b.png",     "base/both.png",
-                                        "both.png",   "w.png",          "base/sub/s.png",
-                                        "b c.png",    "base/odd\\x.png"};
-    snprintf(root, sizeof root, "%s/root", test_dir());
+    static const char *const files[] = {"top/r.png", "base/b.png",     "base/both.png",
+                                        "both.png",  "w.png",          "base/sub/s.png",
+                                        "b c.png",   "base/odd\\x.png"};
+    snprintf(root, sizeof root, "%s/top", test_dir());
     snprintf(base, sizeof base, "%s/base", test_dir());
     mkdir(root, 0700);
     mkdir(base, 0700);
@@ -98,9 +98,9 @@ TEST(root_and_maps)
     make_folders();
     struct image_ref_map maps[] = {
         {"C:\\data", "base"}, {"/old/", test_dir()}, {"x", "base/b.png"}};
-    struct image_ref_opts o = {.root = "root"};
-    CHECK_STR(lead(&o, "r.png"), "/root/r.png");
-    CHECK_STR(lead(&o, "b.png"), "image_missing: no such file: root/b.png");
+    struct image_ref_opts o = {.root = "top"};
+    CHECK_STR(lead(&o, "r.png"), "/top/r.png");
+    CHECK_STR(lead(&o, "b.png"), "image_missing: no such file: top/b.png");
     CHECK_STR(lead(&o, test_path("w.png")), "/w.png");
     o = (struct image_ref_opts){.maps = maps, .n_maps = 3};
     CHECK_STR(lead(&o, "C:\\data\\sub\\s.png"), "/base/sub/s.png");

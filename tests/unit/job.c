@@ -136,8 +136,8 @@ TEST(settings)
 #define BODY(rest)  "{\"custom_id\":\"a\",\"body\":{" rest "}}"
 #define USER(c)     BODY("\"messages\":[{\"role\":\"user\",\"content\":" c "}]")
 
-/* A bad line says field, expected and found. */
-TEST(refusals)
+/* A bad field of a line says its name, what is expected and what was found. */
+TEST(bad_fields)
 {
     static const struct row rows[] = {
         {"{\"prompt\":\"q\"}", INVALID "custom_id is missing"},
@@ -181,6 +181,14 @@ TEST(refusals)
                      "high, max) turns thinking on"},
         {Q(",\"chat_template_kwargs\":{\"thinking\":true}"),
          UNSUPPORTED "chat_template_kwargs.thinking: true is not supported, only false"},
+    };
+    CHECK_ROWS(rows);
+}
+
+/* And a setting with an impossible value. */
+TEST(bad_settings)
+{
+    static const struct row rows[] = {
         {Q(",\"max_tokens\":0"), INVALID "max_tokens: expected an integer of at least 1, found 0"},
         {Q(",\"max_tokens\":1.0"),
          INVALID "max_tokens: expected an integer of at least 1, found 1.0"},
@@ -210,6 +218,14 @@ TEST(refusals)
                  "object"},
         {Q(",\"timeout_s\":0"), INVALID "timeout_s: expected a number of seconds over 0, found 0"},
         {Q(",\"priority\":1.5"), INVALID "priority: expected an integer, found 1.5"},
+    };
+    CHECK_ROWS(rows);
+}
+
+/* So does a bad body, message or part. */
+TEST(bad_messages)
+{
+    static const struct row rows[] = {
         {"{\"id\":\"a\",\"body\":{},\"prompt\":\"q\"}", UNSUPPORTED "prompt: unknown field"},
         {"{\"custom_id\":\"a\",\"body\":[]}", INVALID "body: expected an object, found []"},
         {"{\"custom_id\":\"a\",\"body\":null}", INVALID "body: expected an object"},
