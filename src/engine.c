@@ -33,6 +33,8 @@ static enum status open_sweep(struct engine *g, const struct engine_opts *o, str
     g->sweep.moe.group = p->expert_slots > 1 ? p->expert_slots - 1 : 1;
     g->sweep.moe.guess =
         p->expert_slots < (size_t)config_moe_layers(&g->config) * g->config.experts;
+    g->sweep.moe.on_route = o->route;
+    g->sweep.moe.user = o->trace_user;
     g->sweep.trace = o->trace;
     g->sweep.trace_user = o->trace_user;
     g->sweep.arena.cap = sweep_bytes(&g->config, &size);
