@@ -32,6 +32,8 @@ enum exit_code {
  * listed. Operands: "" takes none, "[X]" may be left out, "X" may not, "..." allows several.
  */
 #define CMD_LIST(X)                                                                                \
+    X(CMD_RUN, run, "[JOBS.jsonl|FILE|DIR...]",                                                    \
+      "run jobs, resumably: import, work, export; run it again to go on")                          \
     X(CMD_CHECK, check, "JOBS.jsonl|FILE|DIR...",                                                  \
       "say what run would reject; count jobs, images, tokens")
 

@@ -59,6 +59,10 @@ static enum status look(struct row_image *m, const struct row_opts *o,
     if (!rc && image->ref) rc = image_ref_resolve(&o->images, s, image->ref, &m->path, e);
     if (rc) return rc;
     rc = image_ref_load(&b, &o->images, s, image, m->path, e);
+    if (rc == E_BUDGET) {
+        struct err why = *e;
+        return err_set(e, E_IMAGE_TOO_LARGE, "%s", why.text);
+    }
     if (rc) return rc;
     memcpy(m->sha256, b.sha256, sizeof m->sha256);
     if (o->probe) rc = o->probe(o->processor, o->limits, b.at, b.len, &m->info, e);
