@@ -15,6 +15,11 @@
 #define TESTS    "tests/golden/demo/"
 #define MAX_JOBS 256
 #define VOCAB    1000
+#define MEASURED 20 /* jobs with recorded logits */
+#define LAYERS   8
+#define MAX_ROWS 512
+#define EXPERTS  32
+#define TOP_K    4
 
 struct job {
     char id[16], image[64], prompt[256];
