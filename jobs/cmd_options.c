@@ -18,16 +18,16 @@
     (CMD_CHECK | CMD_STATUS | CMD_LIST_JOBS | CMD_SHOW | CMD_ERRORS | CMD_MERGE | CMD_VERIFY |     \
      CMD_PLAN | CMD_INFO | CMD_BENCH)
 
-#define AT(field)                offsetof(struct cmd_options, field)
-#define FLAG(field)              .kind = CMD_FLAG, .at = AT(field)
-#define TEXT(field)              .kind = CMD_TEXT, .at = AT(field)
-#define SIZE(field)              .kind = CMD_SIZE, .at = AT(field)
-#define SECONDS(field)           .kind = CMD_SECONDS, .at = AT(field)
-#define COUNT(field, least)      .kind = CMD_COUNT, .at = AT(field), .min = least, .max = 9e15
-#define N32(field, least)        .kind = CMD_COUNT32, .at = AT(field), .min = least, .max = INT32_MAX
-#define REAL(field, least, most) .kind = CMD_REAL, .at = AT(field), .min = least, .max = most
-#define CHOICE(field, names)     .kind = CMD_CHOICE, .at = AT(field), .choices = names
-#define OWN(reader)              .kind = CMD_OWN, .own = reader
+#define AT(field)            offsetof(struct cmd_options, field)
+#define FLAG(field)          .kind = CMD_FLAG, .at = AT(field)
+#define TEXT(field)          .kind = CMD_TEXT, .at = AT(field)
+#define SIZE(field)          .kind = CMD_SIZE, .at = AT(field)
+#define SECONDS(field)       .kind = CMD_SECONDS, .at = AT(field)
+#define COUNT(field, least)  .kind = CMD_COUNT, .at = AT(field), .min = least, .max = 9e15
+#define N32(field, least)    .kind = CMD_COUNT32, .at = AT(field), .min = least, .max = INT32_MAX
+#define REAL(field, lo, hi)  .kind = CMD_REAL, .at = AT(field), .min = lo, .max = hi
+#define CHOICE(field, names) .kind = CMD_CHOICE, .at = AT(field), .choices = names
+#define OWN(reader)          .kind = CMD_OWN, .own = reader
 
 const struct cmd_option cmd_table[] = {
     {"input", 'i', "PATH",

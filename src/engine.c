@@ -31,6 +31,8 @@ static enum status open_sweep(struct engine *g, const struct engine_opts *o, str
     g->sweep = (struct sweep){.c = o->compute, .k = &g->config, .weights = g->weights};
     g->sweep.moe = (struct moe){.c = &g->sweep.c, .k = &g->config, .cache = g->cache, .io = g->io};
     g->sweep.moe.group = p->expert_slots > 1 ? p->expert_slots - 1 : 1;
+    g->sweep.moe.guess =
+        p->expert_slots < (size_t)config_moe_layers(&g->config) * g->config.experts;
     g->sweep.trace = o->trace;
     g->sweep.trace_user = o->trace_user;
     g->sweep.arena.cap = sweep_bytes(&g->config, &size);
@@ -179,8 +181,8 @@ void engine_stats(const struct engine *g, struct engine_stats *out)
     out->expert_uses = g->sweep.moe.uses;
     out->expert_fetches = c.fetches;
     out->expert_bytes = g->io ? c.fetches * expert_bytes(g->io) : 0;
-    out->trunk_bytes = weights_streamed(g->weights);
-    out->wait_s = c.wait_s;
+    weights_stats(g->weights, &out->trunk_bytes, &out->trunk_wait_s);
+    out->expert_wait_s = c.wait_s;
     if (g->spec) spec_stats(g->spec, &out->spec);
     if (g->prefix) prefix_stats(g->prefix, &out->prefix);
 }

@@ -54,7 +54,7 @@ void engine_learn(struct engine *g, const int32_t *ids, size_t n, size_t n_promp
 struct engine_stats {
     uint64_t sweeps, prefill_rows, decode_rows, draft_rows, tokens;
     uint64_t expert_uses, expert_fetches, expert_bytes, trunk_bytes;
-    double sweep_s, wait_s;
+    double sweep_s, expert_wait_s, trunk_wait_s;
     struct spec_stats spec;
     struct prefix_stats prefix;
 };

@@ -304,6 +304,14 @@ enum status expert_cache_get(struct expert_cache *c, uint32_t key, const void **
     return rc;
 }
 
+bool expert_cache_ready(struct expert_cache *c, uint32_t key)
+{
+    pthread_mutex_lock(&c->lock);
+    bool ready = c->slot_of[key] && c->slot_of[key]->state == READY;
+    pthread_mutex_unlock(&c->lock);
+    return ready;
+}
+
 void expert_cache_release(struct expert_cache *c, uint32_t key)
 {
     pthread_mutex_lock(&c->lock);

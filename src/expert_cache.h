@@ -41,6 +41,8 @@ void expert_cache_announce(struct expert_cache *c, const uint32_t *keys, size_t 
  * may be borrowed at a time. A failed fetch is returned here, and the key may be asked for again.
  */
 enum status expert_cache_get(struct expert_cache *c, uint32_t key, const void **out, struct err *e);
+/* Would get return at once? Another thread's get may change the answer. */
+bool expert_cache_ready(struct expert_cache *c, uint32_t key);
 void expert_cache_release(struct expert_cache *c, uint32_t key);
 
 /* A sweep begins: use counts decay. */

@@ -33,7 +33,8 @@ static void trace(const struct layer_run *r, const char *what, unsigned layer, c
 }
 
 enum status layer_forward(const struct layer_run *r, unsigned layer, unsigned nth,
-                          const struct layer_weights *w, struct err *e)
+                          const struct layer_weights *w, const struct layer_weights *next,
+                          struct err *e)
 {
     const struct config *k = r->k;
     residual_mix(r->c, k, r->residual, w->attn_res, r->x);
@@ -50,7 +51,8 @@ enum status layer_forward(const struct layer_run *r, unsigned layer, unsigned nt
     residual_mix(r->c, k, r->residual, w->mlp_res, r->x);
     trace(r, "ffn_in", layer, r->x);
     layer_norm_rows(r->c, k, w->post_norm, r->x, r->batch->rows);
-    enum status rc = moe_layer(r->moe, layer, w, r->batch->rows, r->x, r->y, r->arena, e);
+    struct moe_rows rows = {r->batch->rows, r->x, r->y, r->arena};
+    enum status rc = moe_layer(r->moe, layer, w, next, &rows, e);
     if (rc) return rc;
     trace(r, "ffn", layer, r->y);
     residual_add(r->residual, k, r->y);

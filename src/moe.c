@@ -20,12 +20,15 @@ struct bufs {
     uint32_t *start;    /* [experts + 1]: pairs of expert i are pair[start[i] .. start[i + 1]) */
     uint32_t *pair_row; /* [rows * top_k] grouped by expert, rows ascending */
     float *pair_weight; /* [rows * top_k] */
-    uint32_t *needed;   /* [experts] keys */
+    uint32_t *needed;   /* [2][experts] keys: of this layer, then guessed ones of the next */
     float *z;           /* [rows][latent]: what experts read */
     float *sum;         /* [rows][latent] */
     float *in;          /* [rows][latent] gathered for a group */
     float *gate, *up;   /* [rows][width] */
     float *out;         /* [rows][latent] */
+    uint32_t *guessed;  /* [rows][top_k]: the next layer's choice, guessed */
+    float *unused;      /* [rows][top_k] */
+    uint8_t *likely;    /* [experts] */
 };
 
 static uint32_t inner(const struct config *k)
@@ -43,7 +46,10 @@ static void layout(struct bufs *b, struct arena *a, const struct config *k, size
     b->start = arena_take(a, E + 1, sizeof(uint32_t));
     b->pair_row = arena_take(a, pairs, sizeof(uint32_t));
     b->pair_weight = arena_floats(a, pairs);
-    b->needed = arena_take(a, E, sizeof(uint32_t));
+    b->needed = arena_take(a, 2 * E, sizeof(uint32_t));
+    b->guessed = arena_take(a, pairs, sizeof(uint32_t));
+    b->unused = arena_floats(a, pairs);
+    b->likely = arena_take(a, E, 1);
     b->z = arena_floats(a, rows * Z);
     b->sum = arena_floats(a, rows * Z);
     b->in = arena_floats(a, rows * Z);
@@ -178,6 +184,8 @@ struct routing {
     const struct moe *m;
     const struct bufs *b;
     const float *bias;
+    uint32_t *ids;
+    float *weights;
 };
 
 static void route_row(void *ctx, size_t row, unsigned thread)
@@ -186,8 +194,8 @@ static void route_row(void *ctx, size_t row, unsigned thread)
     const struct routing *r = ctx;
     const struct config *k = r->m->k;
     moe_route(r->m->c->kern, k, r->b->scores + row * k->experts, r->bias,
-              r->b->biased + row * k->experts, r->b->ids + row * k->top_k,
-              r->b->weights + row * k->top_k);
+              r->b->biased + row * k->experts, r->ids + row * k->top_k,
+              r->weights + row * k->top_k);
 }
 
 /* Sorts (row, choice) pairs by expert, keeping rows ascending. */
@@ -293,6 +301,7 @@ static enum status borrow_group(struct group *g, unsigned layer, uint32_t *next,
         if (g->n == 0) g->first_pair = start[expert];
         if (start[expert + 1] - g->first_pair > rows) break;
         uint32_t key = expert_key(m->io, layer, expert);
+        if (g->n && !expert_cache_ready(m->cache, key)) break; /* compute while it is being read */
         const void *data;
         enum status rc = expert_cache_get(m->cache, key, &data, e);
         if (rc) return rc;
@@ -303,20 +312,45 @@ static enum status borrow_group(struct group *g, unsigned layer, uint32_t *next,
     return OK;
 }
 
-static enum status run_experts(struct moe *m, unsigned layer, const struct bufs *b, size_t rows,
-                               struct err *e)
+/* Adds the keys that the next layer will probably need: all of them when there are many rows, else
+ * what its router would choose for this layer's input. Scores and biases of this layer are no
+ * longer needed. */
+static size_t guess_next(const struct moe *m, unsigned layer, const struct layer_weights *next,
+                         const struct bufs *b, const struct moe_rows *r, uint32_t *keys)
+{
+    const struct config *k = m->k;
+    if (!m->guess || layer + 1 >= k->layers || !k->is_moe[layer + 1]) return 0;
+    bool all = r->rows * k->top_k >= 2 * (size_t)k->experts;
+    if (!all && !next) return 0;
+    memset(b->likely, all, k->experts);
+    if (!all) {
+        struct routing routing = {m, b, next->router_bias, b->guessed, b->unused};
+        linear_apply(m->c, &next->router, b->scores, k->experts, r->x, k->hidden, r->rows);
+        pool_run(m->c->pool, r->rows, route_row, &routing);
+        for (size_t i = 0; i < r->rows * k->top_k; i++) b->likely[b->guessed[i]] = 1;
+    }
+    size_t n = 0;
+    for (uint32_t x = 0; x < k->experts; x++)
+        if (b->likely[x]) keys[n++] = expert_key(m->io, layer + 1, x);
+    return n;
+}
+
+static enum status run_experts(struct moe *m, unsigned layer, const struct layer_weights *next,
+                               const struct bufs *b, const struct moe_rows *r, struct err *e)
 {
     const struct config *k = m->k;
     size_t needed = 0;
     for (uint32_t x = 0; x < k->experts; x++)
         if (b->start[x] != b->start[x + 1]) b->needed[needed++] = expert_key(m->io, layer, x);
-    expert_cache_announce(m->cache, b->needed, needed);
     m->uses += needed;
+    expert_cache_announce(m->cache, b->needed, needed);
+    size_t guessed = guess_next(m, layer, next, b, r, b->needed + needed);
+    if (guessed) expert_cache_announce(m->cache, b->needed, needed + guessed);
 
     struct group g = {.m = m, .b = b};
     enum status rc = OK;
-    for (uint32_t next = 0; !rc;) {
-        rc = borrow_group(&g, layer, &next, rows, e);
+    for (uint32_t at = 0; !rc;) {
+        rc = borrow_group(&g, layer, &at, r->rows, e);
         if (!rc && g.n) compute_group(&g);
         for (size_t i = 0; i < g.n; i++) expert_cache_release(m->cache, g.key[i]);
         if (!g.n) break;
@@ -324,54 +358,54 @@ static enum status run_experts(struct moe *m, unsigned layer, const struct bufs 
     return rc;
 }
 
-static enum status routed(struct moe *m, unsigned layer, const struct layer_weights *w, size_t rows,
-                          const float *x, float *y, struct arena *a, struct err *e)
+static enum status routed(struct moe *m, unsigned layer, const struct layer_weights *w,
+                          const struct layer_weights *next, const struct moe_rows *r, struct err *e)
 {
     const struct config *k = m->k;
-    size_t D = k->hidden, Z = inner(k);
+    size_t D = k->hidden, Z = inner(k), rows = r->rows;
     struct bufs b;
-    layout(&b, a, k, rows);
-    linear_apply(m->c, &w->router, b.scores, k->experts, x, D, rows);
-    struct routing routing = {m, &b, w->router_bias};
+    layout(&b, r->arena, k, rows);
+    linear_apply(m->c, &w->router, b.scores, k->experts, r->x, D, rows);
+    struct routing routing = {m, &b, w->router_bias, b.ids, b.weights};
     pool_run(m->c->pool, rows, route_row, &routing);
     if (m->on_route) m->on_route(m->user, layer, b.ids, rows);
     group_by_expert(k, &b, rows);
 
     if (k->latent)
-        linear_apply(m->c, &w->latent_down, b.z, Z, x, D, rows);
+        linear_apply(m->c, &w->latent_down, b.z, Z, r->x, D, rows);
     else
-        memcpy(b.z, x, rows * D * sizeof(float));
+        memcpy(b.z, r->x, rows * D * sizeof(float));
     round_bf16(m->c, b.z, rows * Z);
     memset(b.sum, 0, rows * Z * sizeof(float));
-    enum status rc = run_experts(m, layer, &b, rows, e);
+    enum status rc = run_experts(m, layer, next, &b, r, e);
     if (rc) return rc;
 
     if (!k->latent) {
-        memcpy(y, b.sum, rows * D * sizeof(float));
+        memcpy(r->y, b.sum, rows * D * sizeof(float));
         return OK;
     }
-    for (size_t r = 0; k->latent_norm && r < rows; r++)
-        m->c->kern->rms(b.sum + r * Z, b.sum + r * Z, w->latent_norm, Z, k->eps);
+    for (size_t i = 0; k->latent_norm && i < rows; i++)
+        m->c->kern->rms(b.sum + i * Z, b.sum + i * Z, w->latent_norm, Z, k->eps);
     round_bf16(m->c, b.sum, rows * Z);
-    linear_apply(m->c, &w->latent_up, y, D, b.sum, Z, rows);
+    linear_apply(m->c, &w->latent_up, r->y, D, b.sum, Z, rows);
     return OK;
 }
 
-enum status moe_layer(struct moe *m, unsigned layer, const struct layer_weights *w, size_t rows,
-                      const float *x, float *y, struct arena *a, struct err *e)
+enum status moe_layer(struct moe *m, unsigned layer, const struct layer_weights *w,
+                      const struct layer_weights *next, struct moe_rows *r, struct err *e)
 {
     const struct config *k = m->k;
     if (!k->is_moe[layer]) {
-        mlp(m, &w->mlp, rows, x, y, a);
+        mlp(m, &w->mlp, r->rows, r->x, r->y, r->arena);
         return OK;
     }
-    uint64_t mark = a->at;
-    enum status rc = routed(m, layer, w, rows, x, y, a, e);
-    a->at = mark;
+    uint64_t mark = r->arena->at;
+    enum status rc = routed(m, layer, w, next, r, e);
+    r->arena->at = mark;
     if (rc || !k->shared_experts) return rc;
-    float *shared = arena_floats(a, (uint64_t)rows * k->hidden);
-    mlp(m, &w->mlp, rows, x, shared, a);
-    for (size_t i = 0; i < rows * k->hidden; i++) y[i] += shared[i];
-    a->at = mark;
+    float *shared = arena_floats(r->arena, (uint64_t)r->rows * k->hidden);
+    mlp(m, &w->mlp, r->rows, r->x, shared, r->arena);
+    for (size_t i = 0; i < r->rows * k->hidden; i++) r->y[i] += shared[i];
+    r->arena->at = mark;
     return OK;
 }

@@ -17,15 +17,26 @@ struct moe {
     struct expert_cache *cache;
     const struct expert_io *io;
     size_t group; /* most experts borrowed at a time: cache slots - 1 at most */
+    bool guess;   /* announce what the next layer will probably need */
     /* told the choice of every row, ascending: [rows][top_k]; may be NULL */
     void (*on_route)(void *user, unsigned layer, const uint32_t *experts, size_t rows);
     void *user;
     uint64_t uses; /* (expert, sweep) pairs so far */
 };
 
-/* y[rows][hidden] = ffn(x[rows][hidden]). E_IO, E_MODEL from fetching an expert. */
-enum status moe_layer(struct moe *m, unsigned layer, const struct layer_weights *w, size_t rows,
-                      const float *x, float *y, struct arena *a, struct err *e);
+/* The rows of a sweep at one layer. */
+struct moe_rows {
+    size_t rows;
+    const float *x; /* [rows][hidden] */
+    float *y;       /* [rows][hidden] */
+    struct arena *arena;
+};
+
+/* y[rows][hidden] = ffn(x[rows][hidden]). E_IO, E_MODEL from fetching an expert. next: weights of
+ * layer + 1 where they are at hand, else NULL: its router, applied to x, guesses which experts to
+ * read ahead. */
+enum status moe_layer(struct moe *m, unsigned layer, const struct layer_weights *w,
+                      const struct layer_weights *next, struct moe_rows *r, struct err *e);
 uint64_t moe_scratch(const struct config *k, size_t rows);
 
 /* Where the routed experts of a model are: their names and sizes follow from its config. */

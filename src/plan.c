@@ -80,7 +80,8 @@ static uint64_t settle(struct budget *b)
     uint64_t largest;
     p->pinned_bytes = layers_bytes(b, 0, p->pinned_layers, &largest);
     layers_bytes(b, p->pinned_layers, b->m->config->layers, &largest);
-    p->stream_bytes = largest;
+    /* one layer in use, the next one being read (src/weights.c) */
+    p->stream_bytes = p->pinned_layers + 1 < b->m->config->layers ? 2 * largest : largest;
     p->draft_rows = b->r->no_drafts ? 0 : least(p->sequences * DRAFTS_PER_SEQUENCE, MOST_DRAFTS);
     p->draft_bytes = draft_bytes(b);
     p->rows_bytes = rows_bytes(b, p->sequences, p->prefill_rows);

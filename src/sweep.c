@@ -75,7 +75,9 @@ enum status sweep_run(struct sweep *s, const struct batch *b, const struct sweep
     for (unsigned layer = 0; layer < k->layers; layer++) {
         const struct layer_weights *w;
         enum status rc = weights_layer(s->weights, layer, &w, e);
-        if (!rc) rc = layer_forward(&run, layer, nth[k->kind[layer]]++, w, e);
+        if (!rc)
+            rc = layer_forward(&run, layer, nth[k->kind[layer]]++, w,
+                               weights_pinned(s->weights, layer + 1), e);
         if (rc) return rc;
     }
     head(s, &residual, run.x, out, n_out, picked, logit_rows);

@@ -1,488 +1,240 @@
-/* Wants, their sizes, and loading them into one block per layer. */
+/* Pinned layers are loaded once; the others pass through two buffers, one in use while a thread of
+ * its own fills the other with the layer that comes next. The lock guards the buffers' states and
+ * is never held across a read. */
 #include "src/weights.h"
 
+#include "src/os.h"
+#include "src/weights_load.h"
+
 #include <assert.h>
-#include <inttypes.h>
-#include <math.h>
-#include <stdio.h>
+#include <pthread.h>
+#include <stdbool.h>
 #include <stdlib.h>
-#include <string.h>
 
-enum want_kind {
-    WANT_LINEAR, /* matrix as stored */
-    WANT_PLAIN,  /* matrix, MXFP4 expanded to BF16 */
-    WANT_VECTOR, /* F32 vector of exactly n */
-    WANT_PREFIX  /* F32 vector, the first n of at least n (padded A_log) */
+#define READER_STACK ((size_t)512 << 10)
+
+struct buffer {
+    enum { EMPTY, WANTED, LOADING, READY, FAILED } state;
+    void *block;
+    unsigned layer; /* when not EMPTY */
+    bool in_use;    /* handed out by the last weights_layer */
+    struct err err;
 };
-
-struct want {
-    char name[160];
-    enum want_kind kind;
-    uint32_t out, in; /* a vector has in 1 */
-    size_t field;     /* offset in struct layer_weights or struct global_weights */
-};
-
-#define MAX_WANTS 40
-
-struct wants {
-    const struct config *c;
-    char prefix[96];
-    struct want at[MAX_WANTS];
-    size_t n;
-};
-
-static void want(struct wants *w, enum want_kind kind, const char *suffix, uint32_t out,
-                 uint32_t in, size_t field)
-{
-    assert(w->n < MAX_WANTS);
-    struct want *x = &w->at[w->n++];
-    *x = (struct want){.kind = kind, .out = out, .in = in, .field = field};
-    snprintf(x->name, sizeof x->name, "%s%s", w->prefix, suffix);
-}
-
-#define LAYER_FIELD(f)             offsetof(struct layer_weights, f)
-#define MATRIX(suffix, out, in, f) want(w, WANT_LINEAR, suffix, out, in, LAYER_FIELD(f))
-#define VECTOR(suffix, n, f)       want(w, WANT_VECTOR, suffix, n, 1, LAYER_FIELD(f))
-
-static void want_kda(struct wants *w)
-{
-    const struct config *c = w->c;
-    uint32_t D = c->hidden, C = c->kda_heads * c->kda_dim;
-    MATRIX("self_attn.q_proj", C, D, kda.q);
-    MATRIX("self_attn.k_proj", C, D, kda.k);
-    MATRIX("self_attn.v_proj", C, D, kda.v);
-    MATRIX("self_attn.o_proj", D, C, kda.o);
-    if (c->kda_full_gate) {
-        MATRIX("self_attn.g_proj", C, D, kda.g);
-    } else {
-        MATRIX("self_attn.g_a_proj", c->kda_dim, D, kda.g_a);
-        MATRIX("self_attn.g_b_proj", C, c->kda_dim, kda.g_b);
-    }
-    MATRIX("self_attn.f_a_proj", c->kda_dim, D, kda.f_a);
-    MATRIX("self_attn.f_b_proj", C, c->kda_dim, kda.f_b);
-    MATRIX("self_attn.b_proj", c->kda_heads, D, kda.b);
-    VECTOR("self_attn.q_conv1d.weight", C * c->conv, kda.conv_q);
-    VECTOR("self_attn.k_conv1d.weight", C * c->conv, kda.conv_k);
-    VECTOR("self_attn.v_conv1d.weight", C * c->conv, kda.conv_v);
-    want(w, WANT_PREFIX, "self_attn.A_log", c->kda_heads, 1, LAYER_FIELD(kda.a));
-    VECTOR("self_attn.dt_bias", C, kda.dt_bias);
-    VECTOR("self_attn.o_norm.weight", c->kda_dim, kda.o_norm);
-}
-
-static void want_mla(struct wants *w)
-{
-    const struct config *c = w->c;
-    uint32_t D = c->hidden, H = c->mla_heads, qd = c->nope_dim + c->rope_dim;
-    if (c->q_lora) {
-        MATRIX("self_attn.q_a_proj", c->q_lora, D, mla.q_a);
-        VECTOR("self_attn.q_a_layernorm.weight", c->q_lora, mla.q_norm);
-        MATRIX("self_attn.q_b_proj", H * qd, c->q_lora, mla.q_b);
-    } else {
-        MATRIX("self_attn.q_proj", H * qd, D, mla.q);
-    }
-    MATRIX("self_attn.kv_a_proj_with_mqa", c->kv_lora + c->rope_dim, D, mla.kv_a);
-    VECTOR("self_attn.kv_a_layernorm.weight", c->kv_lora, mla.kv_norm);
-    want(w, WANT_PLAIN, "self_attn.kv_b_proj", H * (c->nope_dim + c->v_dim), c->kv_lora,
-         LAYER_FIELD(mla.kv_b));
-    if (c->mla_gate) MATRIX("self_attn.g_proj", H * c->v_dim, D, mla.g);
-    MATRIX("self_attn.o_proj", D, H * c->v_dim, mla.o);
-}
-
-static void want_mlp(struct wants *w, const char *base, uint32_t width)
-{
-    char name[96];
-    uint32_t D = w->c->hidden;
-    snprintf(name, sizeof name, "%sgate_proj", base);
-    MATRIX(name, width, D, mlp.gate);
-    snprintf(name, sizeof name, "%sup_proj", base);
-    MATRIX(name, width, D, mlp.up);
-    snprintf(name, sizeof name, "%sdown_proj", base);
-    MATRIX(name, D, width, mlp.down);
-}
-
-static void want_moe(struct wants *w)
-{
-    const struct config *c = w->c;
-    uint32_t D = c->hidden;
-    MATRIX("block_sparse_moe.gate", c->experts, D, router);
-    VECTOR("block_sparse_moe.gate.e_score_correction_bias", c->experts, router_bias);
-    if (c->latent) {
-        MATRIX("block_sparse_moe.routed_expert_down_proj", c->latent, D, latent_down);
-        MATRIX("block_sparse_moe.routed_expert_up_proj", D, c->latent, latent_up);
-        if (c->latent_norm)
-            VECTOR("block_sparse_moe.routed_expert_norm.weight", c->latent, latent_norm);
-    }
-    if (c->shared_experts)
-        want_mlp(w, "block_sparse_moe.shared_experts.", c->shared_experts * c->expert_width);
-}
-
-static void want_layer(struct wants *w, const struct config *c, unsigned layer)
-{
-    *w = (struct wants){.c = c};
-    snprintf(w->prefix, sizeof w->prefix, "%smodel.layers.%u.", c->text_prefix, layer);
-    uint32_t D = c->hidden;
-    VECTOR("input_layernorm.weight", D, input_norm);
-    VECTOR("post_attention_layernorm.weight", D, post_norm);
-    if (c->attn_res_period) {
-        VECTOR("self_attention_res_norm.weight", D, attn_res);
-        VECTOR("self_attention_res_proj.weight", D, attn_res);
-        VECTOR("mlp_res_norm.weight", D, mlp_res);
-        VECTOR("mlp_res_proj.weight", D, mlp_res);
-    }
-    if (c->kind[layer] == LAYER_KDA)
-        want_kda(w);
-    else
-        want_mla(w);
-    if (c->is_moe[layer])
-        want_moe(w);
-    else
-        want_mlp(w, "mlp.", c->dense_width);
-}
-
-#define GLOBAL(kind, suffix, out, in, f)                                                           \
-    want(w, kind, suffix, out, in, offsetof(struct global_weights, f))
-
-static void want_global(struct wants *w, const struct config *c)
-{
-    *w = (struct wants){.c = c};
-    snprintf(w->prefix, sizeof w->prefix, "%s", c->text_prefix);
-    GLOBAL(WANT_LINEAR, "model.embed_tokens", c->vocab, c->hidden, embed);
-    GLOBAL(WANT_LINEAR, "lm_head", c->vocab, c->hidden, head);
-    GLOBAL(WANT_VECTOR, "model.norm.weight", c->hidden, 1, norm);
-    if (c->attn_res_period) {
-        GLOBAL(WANT_VECTOR, "model.output_attn_res_norm.weight", c->hidden, 1, out_res);
-        GLOBAL(WANT_VECTOR, "model.output_attn_res_proj.weight", c->hidden, 1, out_res);
-    }
-}
-
-static void wants_of(struct wants *w, const struct config *c, unsigned layer)
-{
-    if (layer == c->layers)
-        want_global(w, c);
-    else
-        want_layer(w, c, layer);
-}
-
-/* Where one want lives in the files, checked against its shape. */
-struct found {
-    enum dtype type;
-    const struct tensor_info *main, *scale;
-};
-
-static enum status bad_shape(const struct tensor_info *t, const struct want *w, struct err *e)
-{
-    char dims[128] = "";
-    for (unsigned i = 0; i < t->dims; i++) {
-        size_t n = strlen(dims);
-        snprintf(dims + n, sizeof dims - n, "%s%" PRIu64, i ? ", " : "", t->shape[i]);
-    }
-    if (w->kind == WANT_LINEAR || w->kind == WANT_PLAIN)
-        return err_set(e, E_MODEL,
-                       "tensor %s has shape [%s], expected a matrix [%u, %u] as F32, BF16 or MXFP4",
-                       t->name, dims, w->out, w->in);
-    return err_set(e, E_MODEL, "tensor %s has shape [%s], expected %s%u values as F32 or BF16",
-                   t->name, dims, w->kind == WANT_PREFIX ? "at least " : "", w->out);
-}
-
-static bool is_matrix(const struct tensor_info *t, uint64_t out, uint64_t in)
-{
-    return t->dims == 2 && t->shape[0] == out && t->shape[1] == in;
-}
-
-static enum status find_matrix(const struct safetensors *s, const struct want *w, struct found *f,
-                               struct err *e)
-{
-    char name[192];
-    snprintf(name, sizeof name, "%s.weight", w->name);
-    f->main = safetensors_find(s, name);
-    if (f->main) {
-        f->type = f->main->type;
-        bool ok = f->type == DT_F32 || f->type == DT_BF16;
-        return ok && is_matrix(f->main, w->out, w->in) ? OK : bad_shape(f->main, w, e);
-    }
-    snprintf(name, sizeof name, "%s.weight_packed", w->name);
-    f->main = safetensors_find(s, name);
-    if (!f->main)
-        return err_set(e, E_MODEL, "tensor %s.weight (or .weight_packed) is missing", w->name);
-    snprintf(name, sizeof name, "%s.weight_scale", w->name);
-    f->scale = safetensors_find(s, name);
-    if (!f->scale) return err_set(e, E_MODEL, "tensor %s is missing", name);
-    f->type = DT_MXFP4;
-    if (w->in % 32 || f->main->type != DT_U8 || !is_matrix(f->main, w->out, w->in / 2))
-        return bad_shape(f->main, w, e);
-    if (f->scale->type != DT_U8 || !is_matrix(f->scale, w->out, w->in / 32))
-        return bad_shape(f->scale, w, e);
-    return OK;
-}
-
-static enum status find_vector(const struct safetensors *s, const struct want *w, struct found *f,
-                               struct err *e)
-{
-    f->main = safetensors_find(s, w->name);
-    if (!f->main) return err_set(e, E_MODEL, "tensor %s is missing", w->name);
-    f->type = f->main->type;
-    if (f->type != DT_F32 && f->type != DT_BF16) return bad_shape(f->main, w, e);
-    uint64_t n = f->main->bytes / (f->type == DT_F32 ? 4 : 2);
-    bool ok = w->kind == WANT_PREFIX ? n >= w->out && n <= (uint64_t)w->out + 4096 : n == w->out;
-    return ok ? OK : bad_shape(f->main, w, e);
-}
-
-static enum status find(const struct safetensors *s, const struct want *w, struct found *f,
-                        struct err *e)
-{
-    *f = (struct found){0};
-    bool matrix = w->kind == WANT_LINEAR || w->kind == WANT_PLAIN;
-    return matrix ? find_matrix(s, w, f, e) : find_vector(s, w, f, e);
-}
-
-static uint64_t up64(uint64_t n)
-{
-    return (n + 63) & ~(uint64_t)63;
-}
-
-/* Bytes in the block: weights, scales, each aligned. A vector is stored as F32. */
-static uint64_t want_bytes(const struct want *w, const struct found *f)
-{
-    if (w->kind == WANT_VECTOR || w->kind == WANT_PREFIX)
-        return up64((uint64_t)w->out * sizeof(float));
-    if (w->kind == WANT_PLAIN && f->type == DT_MXFP4) return up64((uint64_t)w->out * w->in * 2);
-    return up64(f->main->bytes) + (f->scale ? up64(f->scale->bytes) : 0);
-}
-
-enum status weights_bytes(const struct config *c, const struct safetensors *s, unsigned layer,
-                          uint64_t *bytes, struct err *e)
-{
-    struct wants w;
-    wants_of(&w, c, layer);
-    *bytes = 0;
-    for (size_t i = 0; i < w.n; i++) {
-        struct found f;
-        enum status rc = find(s, &w.at[i], &f, e);
-        if (rc) return rc;
-        *bytes += want_bytes(&w.at[i], &f);
-    }
-    return OK;
-}
 
 struct weights {
-    struct mem *mem;
-    const struct config *config;
-    const struct safetensors *files;
+    struct weights_source from;
     size_t pinned;
-    void *global_block, **blocks;
-    void *stream_block;
-    unsigned streamed_layer; /* in stream_block; layers: none */
-    uint64_t streamed;
+    void *global_block, **blocks; /* [layers], of the pinned ones */
     struct global_weights global;
     struct layer_weights *layers;
+
+    struct buffer buffer[2];
+    unsigned buffers; /* 0: all pinned; 1: one layer streams; else 2 */
+    uint64_t streamed;
+    double wait_s;
+    pthread_mutex_t lock;
+    pthread_cond_t wanted, done;
+    pthread_t reader;
+    bool reading, stop;
 };
 
-/* Reads a vector as F32, its first n values. */
-static enum status load_vector(const struct safetensors *s, const struct found *f, float *dst,
-                               uint32_t n, struct err *e)
+static void *reader_main(void *arg)
 {
-    void *raw = malloc(f->main->bytes);
-    if (!raw) return err_set(e, E_NOMEM, "tensor %s: no memory", f->main->name);
-    enum status rc = safetensors_read(s, f->main, raw, e);
-    if (!rc && f->type == DT_F32) memcpy(dst, raw, n * sizeof(float));
-    if (!rc && f->type == DT_BF16)
-        for (uint32_t i = 0; i < n; i++) dst[i] = bf16_to_f32(((uint16_t *)raw)[i]);
-    for (uint32_t i = 0; !rc && i < n; i++)
-        if (!isfinite(dst[i]))
-            rc = err_set(e, E_MODEL, "tensor %s: value %u is not finite", f->main->name, i);
-    free(raw);
-    return rc;
-}
-
-static enum status check_scales(const struct tensor_info *t, const uint8_t *scale, struct err *e)
-{
-    if (memchr(scale, 255, t->bytes))
-        return err_set(e, E_MODEL, "tensor %s holds the scale code 255 (not a number)", t->name);
-    return OK;
-}
-
-/* MXFP4 to BF16, which is exact (kimi-k3 1.4). */
-static enum status load_expanded(const struct safetensors *s, const struct want *w,
-                                 const struct found *f, struct mem *mem, uint16_t *dst,
-                                 struct err *e)
-{
-    uint8_t *raw;
-    enum status rc = mem_array(mem, &raw, 1, f->main->bytes + f->scale->bytes, f->main->name, e);
-    if (rc) return rc;
-    float *row = malloc(w->in * sizeof *row);
-    if (!row) rc = err_set(e, E_NOMEM, "tensor %s: no memory", f->main->name);
-    if (!rc) rc = safetensors_read(s, f->main, raw, e);
-    if (!rc) rc = safetensors_read(s, f->scale, raw + f->main->bytes, e);
-    if (!rc) rc = check_scales(f->scale, raw + f->main->bytes, e);
-    struct linear l = {DT_MXFP4, w->out, w->in, raw, raw + f->main->bytes};
-    for (uint32_t o = 0; !rc && o < w->out; o++) {
-        linear_row(&l, o, row);
-        for (uint32_t i = 0; i < w->in; i++) dst[(size_t)o * w->in + i] = f32_to_bf16(row[i]);
-    }
-    free(row);
-    mem_free(mem, raw);
-    return rc;
-}
-
-static enum status load_matrix(struct weights *ws, const struct want *w, const struct found *f,
-                               char *at, struct linear *l, struct err *e)
-{
-    *l = (struct linear){.type = f->type, .out = w->out, .in = w->in, .w = at};
-    if (w->kind == WANT_PLAIN && f->type == DT_MXFP4) {
-        l->type = DT_BF16;
-        return load_expanded(ws->files, w, f, ws->mem, (uint16_t *)at, e);
-    }
-    enum status rc = safetensors_read(ws->files, f->main, at, e);
-    if (rc || !f->scale) return rc;
-    uint8_t *scale = (uint8_t *)at + up64(f->main->bytes);
-    l->scale = scale;
-    rc = safetensors_read(ws->files, f->scale, scale, e);
-    return rc ? rc : check_scales(f->scale, scale, e);
-}
-
-/* Loads every want into the block and points the fields of base at it. Two vectors with one field
- * are multiplied into the first: norm weight times projection (AttnRes). */
-static enum status load_wants(struct weights *ws, const struct wants *w, char *block, void *base,
-                              struct err *e)
-{
-    char *at = block;
-    for (size_t i = 0; i < w->n; i++) {
-        const struct want *x = &w->at[i];
-        struct found f;
-        enum status rc = find(ws->files, x, &f, e);
-        if (rc) return rc;
-        if (x->kind == WANT_LINEAR || x->kind == WANT_PLAIN) {
-            rc = load_matrix(ws, x, &f, at, (struct linear *)((char *)base + x->field), e);
-        } else {
-            float **field = (float **)((char *)base + x->field);
-            rc = load_vector(ws->files, &f, (float *)at, x->out, e);
-            bool second = i && w->at[i - 1].field == x->field;
-            if (second)
-                for (uint32_t d = 0; d < x->out; d++) (*field)[d] *= ((float *)at)[d];
-            else
-                *field = (float *)at;
+    struct weights *w = arg;
+    pthread_mutex_lock(&w->lock);
+    while (!w->stop) {
+        struct buffer *b = NULL;
+        for (unsigned i = 0; i < w->buffers; i++)
+            if (w->buffer[i].state == WANTED) b = &w->buffer[i];
+        if (!b) {
+            pthread_cond_wait(&w->wanted, &w->lock);
+            continue;
         }
-        if (rc) return rc;
-        at += want_bytes(x, &f);
+        b->state = LOADING;
+        pthread_mutex_unlock(&w->lock);
+        uint64_t bytes = 0;
+        enum status rc = weights_bytes(w->from.config, w->from.files, b->layer, &bytes, &b->err);
+        if (!rc)
+            rc = weights_load_layer(&w->from, b->layer, b->block, &w->layers[b->layer], &b->err);
+        pthread_mutex_lock(&w->lock);
+        w->streamed += bytes;
+        b->state = rc ? FAILED : READY;
+        pthread_cond_broadcast(&w->done);
     }
-    return OK;
+    pthread_mutex_unlock(&w->lock);
+    return NULL;
 }
 
-/* Turns the key part of kv_b round in place, head by head: [nope][kv_lora] becomes [kv_lora][nope].
- */
-static enum status transpose_keys(const struct config *c, struct linear *kv_b, struct err *e)
+static enum status start_reader(struct weights *w, struct err *e)
 {
-    size_t unit = kv_b->type == DT_F32 ? 4 : 2, n = c->nope_dim, m = c->kv_lora;
-    char *tmp = malloc(n * m * unit);
-    if (!tmp) return err_set(e, E_NOMEM, "kv_b_proj: no memory");
-    for (uint32_t h = 0; h < c->mla_heads; h++) {
-        char *head = (char *)(uintptr_t)kv_b->w + (size_t)h * (c->nope_dim + c->v_dim) * m * unit;
-        memcpy(tmp, head, n * m * unit);
-        for (size_t i = 0; i < n; i++)
-            for (size_t j = 0; j < m; j++)
-                memcpy(head + (j * n + i) * unit, tmp + (i * m + j) * unit, unit);
-    }
-    free(tmp);
-    return OK;
+    pthread_attr_t attr;
+    pthread_attr_init(&attr);
+    pthread_attr_setstacksize(&attr, READER_STACK);
+    int errnum = pthread_create(&w->reader, &attr, reader_main, w);
+    pthread_attr_destroy(&attr);
+    w->reading = !errnum;
+    return errnum ? err_errno(e, errnum, "cannot start the reader of weights") : OK;
 }
 
-static enum status load_layer(struct weights *ws, unsigned layer, void *block, struct err *e)
+static enum status alloc_block(struct weights *w, uint64_t bytes, void **block, struct err *e)
 {
-    const struct config *c = ws->config;
-    struct layer_weights *l = &ws->layers[layer];
-    struct wants w;
-    want_layer(&w, c, layer);
-    enum status rc = load_wants(ws, &w, block, l, e);
-    if (rc) return rc;
-    if (c->kind[layer] == LAYER_MLA) return transpose_keys(c, &l->mla.kv_b, e);
-    float *a = (float *)(uintptr_t)l->kda.a;
-    for (uint32_t h = 0; h < c->kda_heads; h++) a[h] = expf(a[h]);
-    return OK;
+    return mem_alloc_aligned(w->from.mem, block, bytes, 64, "weights", e);
 }
 
-static enum status alloc_layer(struct weights *ws, unsigned layer, void **block, struct err *e)
+static enum status load_pinned(struct weights *w, struct err *e)
 {
+    const struct config *c = w->from.config;
     uint64_t bytes;
-    enum status rc = weights_bytes(ws->config, ws->files, layer, &bytes, e);
-    return rc ? rc : mem_alloc_aligned(ws->mem, block, bytes, 64, "weights", e);
+    enum status rc = weights_bytes(c, w->from.files, c->layers, &bytes, e);
+    if (!rc) rc = alloc_block(w, bytes, &w->global_block, e);
+    if (!rc) rc = weights_load_global(&w->from, w->global_block, &w->global, e);
+    for (unsigned i = 0; !rc && i < w->pinned; i++) {
+        rc = weights_bytes(c, w->from.files, i, &bytes, e);
+        if (!rc) rc = alloc_block(w, bytes, &w->blocks[i], e);
+        if (!rc) rc = weights_load_layer(&w->from, i, w->blocks[i], &w->layers[i], e);
+    }
+    return rc;
 }
 
-static enum status alloc_stream(struct weights *ws, struct err *e)
+static enum status open_stream(struct weights *w, struct err *e)
 {
+    const struct config *c = w->from.config;
     uint64_t most = 0;
-    for (unsigned i = (unsigned)ws->pinned; i < ws->config->layers; i++) {
+    for (unsigned i = (unsigned)w->pinned; i < c->layers; i++) {
         uint64_t bytes;
-        enum status rc = weights_bytes(ws->config, ws->files, i, &bytes, e);
+        enum status rc = weights_bytes(c, w->from.files, i, &bytes, e);
         if (rc) return rc;
         if (bytes > most) most = bytes;
     }
-    return most ? mem_alloc_aligned(ws->mem, &ws->stream_block, most, 64, "streamed weights", e)
-                : OK;
+    w->buffers = c->layers - w->pinned < 2 ? (unsigned)(c->layers - w->pinned) : 2;
+    for (unsigned i = 0; i < w->buffers; i++) {
+        enum status rc = alloc_block(w, most, &w->buffer[i].block, e);
+        if (rc) return rc;
+    }
+    return w->buffers ? start_reader(w, e) : OK;
 }
 
 enum status weights_open(struct weights **out, struct mem *mem, const struct config *c,
                          const struct safetensors *s, size_t pinned, struct err *e)
 {
     *out = NULL;
-    struct weights *ws = calloc(1, sizeof *ws);
-    if (!ws) return err_set(e, E_NOMEM, "weights: no memory");
-    *ws = (struct weights){
-        .mem = mem, .config = c, .files = s, .pinned = pinned, .streamed_layer = c->layers};
-    ws->layers = calloc(c->layers, sizeof *ws->layers);
-    ws->blocks = calloc(c->layers, sizeof *ws->blocks);
-    enum status rc = ws->layers && ws->blocks ? OK : err_set(e, E_NOMEM, "weights: no memory");
-    if (!rc) rc = alloc_layer(ws, c->layers, &ws->global_block, e);
-    if (!rc) {
-        struct wants w;
-        want_global(&w, c);
-        rc = load_wants(ws, &w, ws->global_block, &ws->global, e);
-    }
-    for (unsigned i = 0; !rc && i < pinned; i++) {
-        rc = alloc_layer(ws, i, &ws->blocks[i], e);
-        if (!rc) rc = load_layer(ws, i, ws->blocks[i], e);
-    }
-    if (!rc) rc = alloc_stream(ws, e);
-    if (rc) {
-        weights_close(ws);
-        return rc;
-    }
-    *out = ws;
-    return OK;
+    struct weights *w = calloc(1, sizeof *w);
+    if (!w) return err_set(e, E_NOMEM, "weights: no memory");
+    w->from = (struct weights_source){mem, c, s};
+    w->pinned = pinned;
+    pthread_mutex_init(&w->lock, NULL);
+    pthread_cond_init(&w->wanted, NULL);
+    pthread_cond_init(&w->done, NULL);
+    w->layers = calloc(c->layers, sizeof *w->layers);
+    w->blocks = calloc(c->layers, sizeof *w->blocks);
+    enum status rc = w->layers && w->blocks ? OK : err_set(e, E_NOMEM, "weights: no memory");
+    if (!rc) rc = load_pinned(w, e);
+    if (!rc) rc = open_stream(w, e);
+    if (rc)
+        weights_close(w);
+    else
+        *out = w;
+    return rc;
 }
 
-void weights_close(struct weights *ws)
+void weights_close(struct weights *w)
 {
-    if (!ws) return;
-    for (unsigned i = 0; ws->blocks && i < ws->config->layers; i++)
-        mem_free(ws->mem, ws->blocks[i]);
-    mem_free(ws->mem, ws->global_block);
-    mem_free(ws->mem, ws->stream_block);
-    free(ws->blocks);
-    free(ws->layers);
-    free(ws);
+    if (!w) return;
+    if (w->reading) {
+        pthread_mutex_lock(&w->lock);
+        w->stop = true;
+        pthread_cond_broadcast(&w->wanted);
+        pthread_mutex_unlock(&w->lock);
+        pthread_join(w->reader, NULL);
+    }
+    for (unsigned i = 0; w->blocks && i < w->from.config->layers; i++)
+        mem_free(w->from.mem, w->blocks[i]);
+    for (unsigned i = 0; i < 2; i++) mem_free(w->from.mem, w->buffer[i].block);
+    mem_free(w->from.mem, w->global_block);
+    pthread_mutex_destroy(&w->lock);
+    pthread_cond_destroy(&w->wanted);
+    pthread_cond_destroy(&w->done);
+    free(w->blocks);
+    free(w->layers);
+    free(w);
 }
 
-const struct global_weights *weights_global(const struct weights *ws)
+const struct global_weights *weights_global(const struct weights *w)
 {
-    return &ws->global;
+    return &w->global;
 }
 
-enum status weights_layer(struct weights *ws, unsigned layer, const struct layer_weights **out,
+static struct buffer *buffer_of(struct weights *w, unsigned layer)
+{
+    for (unsigned i = 0; i < w->buffers; i++)
+        if (w->buffer[i].state != EMPTY && w->buffer[i].layer == layer) return &w->buffer[i];
+    return NULL;
+}
+
+/* Asks for a layer, into a buffer that is neither in use nor at work. NULL when there is none. */
+static struct buffer *ask(struct weights *w, unsigned layer)
+{
+    struct buffer *b = buffer_of(w, layer);
+    if (b) return b;
+    for (unsigned i = 0; i < w->buffers; i++) {
+        b = &w->buffer[i];
+        if (b->in_use || b->state == WANTED || b->state == LOADING) continue;
+        b->state = WANTED;
+        b->layer = layer;
+        pthread_cond_signal(&w->wanted);
+        return b;
+    }
+    return NULL;
+}
+
+/* The streamed layer that is needed next after this one; sweeps go round. */
+static unsigned next_streamed(const struct weights *w, unsigned layer)
+{
+    unsigned next = layer + 1 < w->from.config->layers ? layer + 1 : 0;
+    return next < w->pinned ? (unsigned)w->pinned : next;
+}
+
+static enum status wait_for(struct weights *w, unsigned layer, struct buffer **out, struct err *e)
+{
+    double since = os_now();
+    struct buffer *b;
+    while (!(b = ask(w, layer)) || b->state == WANTED || b->state == LOADING)
+        pthread_cond_wait(&w->done, &w->lock);
+    w->wait_s += os_now() - since;
+    *out = b;
+    if (b->state == READY) return OK;
+    if (e) *e = b->err;
+    b->state = EMPTY;
+    return b->err.code;
+}
+
+enum status weights_layer(struct weights *w, unsigned layer, const struct layer_weights **out,
                           struct err *e)
 {
-    *out = &ws->layers[layer];
-    if (layer < ws->pinned || layer == ws->streamed_layer) return OK;
-    ws->streamed_layer = ws->config->layers;
-    uint64_t bytes;
-    enum status rc = weights_bytes(ws->config, ws->files, layer, &bytes, e);
-    if (!rc) rc = load_layer(ws, layer, ws->stream_block, e);
-    if (rc) return rc;
-    ws->streamed += bytes;
-    ws->streamed_layer = layer;
-    return OK;
+    *out = &w->layers[layer];
+    if (!w->buffers) return OK;
+    enum status rc = OK;
+    pthread_mutex_lock(&w->lock);
+    for (unsigned i = 0; i < w->buffers; i++) w->buffer[i].in_use = false;
+    if (layer >= w->pinned) {
+        struct buffer *b;
+        rc = wait_for(w, layer, &b, e);
+        if (!rc) b->in_use = true;
+    }
+    if (!rc) ask(w, next_streamed(w, layer));
+    pthread_mutex_unlock(&w->lock);
+    return rc;
 }
 
-uint64_t weights_streamed(const struct weights *ws)
+const struct layer_weights *weights_pinned(const struct weights *w, unsigned layer)
 {
-    return ws->streamed;
+    return layer < w->pinned ? &w->layers[layer] : NULL;
+}
+
+void weights_stats(struct weights *w, uint64_t *streamed, double *wait_s)
+{
+    pthread_mutex_lock(&w->lock);
+    *streamed = w->streamed;
+    *wait_s = w->wait_s;
+    pthread_mutex_unlock(&w->lock);
 }

@@ -1,9 +1,9 @@
 /* The weights outside the routed experts: what each layer needs, where it is, and borrowing a
  * layer's matrices.
  *
- * A list of wants per layer (name, shape, destination) serves for counting bytes, checking shapes
- * and loading. Small vectors become F32; matrices stay as the checkpoint has them. Layers beyond
- * the pinned ones share one buffer that is filled on borrowing. */
+ * Small vectors become F32; matrices stay as the checkpoint has them. Layers beyond the pinned ones
+ * pass through two buffers: while one is in use, the layer that comes next is read into the other.
+ */
 #ifndef NS_WEIGHTS_H
 #define NS_WEIGHTS_H
 
@@ -69,7 +69,10 @@ const struct global_weights *weights_global(const struct weights *w);
 /* The pointer is good until the next call. */
 enum status weights_layer(struct weights *w, unsigned layer, const struct layer_weights **out,
                           struct err *e);
-/* Bytes read for layers that are not pinned, so far. */
-uint64_t weights_streamed(const struct weights *w);
+/* The weights of a pinned layer; NULL for any other. */
+const struct layer_weights *weights_pinned(const struct weights *w, unsigned layer);
+/* Bytes read for layers that are not pinned, so far, and seconds that weights_layer waited for
+ * them. */
+void weights_stats(struct weights *w, uint64_t *streamed, double *wait_s);
 
 #endif
