@@ -6,6 +6,7 @@
 #include "vision/patch.h"
 #include "vision/picture.h"
 #include "vision/project.h"
+#include "vision/sandbox.h"
 #include "vision/vit.h"
 
 #include <stdlib.h>
@@ -17,6 +18,7 @@ struct vision {
     struct mem *mem;
     struct compute compute;
     struct vision_limits limits;
+    struct sandbox *sandbox;
     struct vision_processor processor;
     struct vit vit;
     struct project project;
@@ -27,6 +29,16 @@ enum status vision_probe(const struct vision_processor *p, const struct vision_l
 {
     struct picture_job j = {p, l, bytes, len};
     return picture_probe(&j, out, e);
+}
+
+enum status vision_sandbox_open(struct sandbox **out, struct err *e)
+{
+    return sandbox_open(out, picture_decode, e);
+}
+
+void vision_sandbox_close(struct sandbox *s)
+{
+    sandbox_close(s);
 }
 
 bool vision_present(const char *dir)
@@ -59,6 +71,7 @@ enum status vision_open(struct vision **out, const char *dir, const struct visio
     v->mem = o->mem;
     v->compute = o->compute;
     v->limits = o->limits;
+    v->sandbox = o->sandbox;
     struct tensors t = {.mem = o->mem};
     struct vit_config cfg;
     rc = vision_processor_load(&v->processor, dir, e);
@@ -129,7 +142,10 @@ static enum status decode(struct vision *v, const struct picture_job *j, struct 
         return e ? e->code = E_IMAGE_TOO_LARGE : E_IMAGE_TOO_LARGE;
     }
     if (rc) return rc;
-    rc = picture_decode(j, info, rgb, e);
+    if (v->sandbox)
+        rc = sandbox_decode(v->sandbox, j, info, rgb, e);
+    else
+        rc = picture_decode(j, info, rgb, e);
     mem_unreserve(v->mem, info->decode_bytes);
     return rc;
 }

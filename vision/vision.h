@@ -52,10 +52,17 @@ enum status vision_processor_load(struct vision_processor *p, const char *dir, s
 enum status vision_probe(const struct vision_processor *p, const struct vision_limits *l,
                          const void *bytes, size_t len, struct picture_info *out, struct err *e);
 
+/* A place to decode pictures where they can do no harm (vision/sandbox.h). Open it before any
+ * thread is started and close it last. */
+struct sandbox;
+enum status vision_sandbox_open(struct sandbox **out, struct err *e);
+void vision_sandbox_close(struct sandbox *s);
+
 struct vision_opts {
     struct mem *mem;
     struct compute compute;
     struct vision_limits limits;
+    struct sandbox *sandbox; /* NULL: pictures are decoded in this process */
 };
 
 /* Loads tower and projector of the model in dir. E_MODEL when it has none (vision_present tells

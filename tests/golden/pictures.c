@@ -4,7 +4,7 @@
 #include "src/os.h"
 #include "src/safetensors.h"
 #include "tests/lib/test.h"
-#include "vision/picture.h"
+#include "vision/sandbox.h"
 
 #define DIR     "tests/golden/pictures"
 #define COLUMNS 11
@@ -70,6 +70,8 @@ struct outcome {
     uint8_t *rgb; /* malloc'ed */
 };
 
+static struct sandbox *box; /* NULL: in this process */
+
 static void look(const struct row *r, unsigned patches, bool lenient, struct outcome *o)
 {
     struct vision_processor processor;
@@ -85,7 +87,8 @@ static void look(const struct row *r, unsigned patches, bool lenient, struct out
     o->probed = picture_probe(&job, &o->info, &o->e);
     if (!o->probed) {
         o->rgb = malloc((size_t)o->info.resized_w * o->info.resized_h * 3);
-        o->decoded = picture_decode(&job, &o->info, o->rgb, &o->e);
+        o->decoded = box ? sandbox_decode(box, &job, &o->info, o->rgb, &o->e)
+                         : picture_decode(&job, &o->info, o->rgb, &o->e);
     }
     free(file);
 }
@@ -218,6 +221,22 @@ TEST(lenient_files)
             test_failed(__FILE__, __LINE__, "%s: warns \"%s\", without \"%s\"", r->cell[NAME],
                         warnings, r->cell[LENIENT_WORDS]);
     }
+}
+
+/* In a process of its own, every file comes to the same. */
+TEST(sandboxed_files)
+{
+    struct err e;
+    CHECK(read_table());
+    CHECK_OK(sandbox_open(&box, picture_decode, &e), e);
+    for (size_t i = 0; i < n_rows; i++) {
+        if (strcmp(rows[i].cell[CODE], "ok"))
+            check_bad(&rows[i]);
+        else
+            check_good(&rows[i]);
+    }
+    sandbox_close(box);
+    box = NULL;
 }
 
 TEST_MAIN
