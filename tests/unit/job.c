@@ -460,6 +460,7 @@ TEST(shard)
         for (uint32_t k = 1; k <= 7; k++) CHECK(job_in_shard(&j, k, 7) == (hash[i] % 7 == k - 1));
         job_free(&j);
     }
+    CHECK(job_in_shard(&(struct job){0}, 1, 7) && !job_in_shard(&(struct job){0}, 2, 7));
     CHECK(hash[0] == hash[1] && hash[2] != hash[3] && hash[0] != hash[2] && hash[0] != hash[4]);
     /* first eight bytes of SHA-256("1") */
     CHECK(hash[2] == 0x6b86b273ff34fce1);
