@@ -115,8 +115,9 @@ enum status cmd_import(struct db *db, const struct cmd_options *o, const struct 
     return rc;
 }
 
-enum status cmd_import_dry(const struct cmd_options *o, const struct cmd_model *m,
-                           struct import_counts *c, struct err *e)
+/* Into a queue that is thrown away. */
+static enum status import_dry(const struct cmd_options *o, const struct cmd_model *m,
+                              struct import_counts *c, struct err *e)
 {
     struct db *db;
     enum status rc = db_open(&db, "", &(struct db_opts){.must_exist = false}, e);
@@ -127,9 +128,54 @@ enum status cmd_import_dry(const struct cmd_options *o, const struct cmd_model *
     return rc;
 }
 
+static uint64_t rejected(const struct import_counts *c)
+{
+    return c->outcome[ROW_BAD] + c->outcome[ROW_DUPLICATE];
+}
+
+void cmd_tell_import(const struct cmd_options *o, const struct import_counts *c)
+{
+    if (o->quiet || o->operands.n == 0) return;
+    fprintf(stderr, "%llu jobs read: %llu new, %llu known", (unsigned long long)c->items,
+            (unsigned long long)c->outcome[ROW_ADDED], (unsigned long long)c->outcome[ROW_KNOWN]);
+    if (c->outcome[ROW_REPLACED])
+        fprintf(stderr, ", %llu changed", (unsigned long long)c->outcome[ROW_REPLACED]);
+    if (c->removed) fprintf(stderr, ", %llu gone", (unsigned long long)c->removed);
+    if (rejected(c)) fprintf(stderr, ", %llu cannot run", (unsigned long long)rejected(c));
+    if (c->other_shard)
+        fprintf(stderr, ", %llu of other shards", (unsigned long long)c->other_shard);
+    fprintf(stderr, "\n");
+}
+
+/* With --strict or --dry-run: what would happen, without a trace. */
+enum status cmd_look_first(const struct cmd_options *o, const struct cmd_model *m, struct err *e)
+{
+    struct import_counts c;
+    enum status rc = import_dry(o, m, &c, e);
+    if (rc) return rc;
+    if (o->dry_run) cmd_tell_import(o, &c);
+    if (o->strict && rejected(&c))
+        return err_set(e, E_INPUT, "%llu of %llu jobs cannot run; with --strict none does",
+                       (unsigned long long)rejected(&c), (unsigned long long)c.items);
+    return OK;
+}
+
 enum status cmd_write_results(struct db *db, const struct cmd_options *o, struct err *e)
 {
+    static const enum export_format formats[] = {[FORMAT_OPENAI] = EXPORT_OPENAI,
+                                                 [FORMAT_METADATA] = EXPORT_METADATA,
+                                                 [FORMAT_CSV] = EXPORT_CSV,
+                                                 [FORMAT_TXT] = EXPORT_TXT,
+                                                 [FORMAT_SHAREGPT] = EXPORT_SHAREGPT};
+    static const enum export_existing existing[] = {[EXISTING_ERROR] = EXPORT_ERROR,
+                                                    [EXISTING_SKIP] = EXPORT_SKIP,
+                                                    [EXISTING_OVERWRITE] = EXPORT_OVERWRITE,
+                                                    [EXISTING_APPEND] = EXPORT_APPEND,
+                                                    [EXISTING_PREPEND] = EXPORT_PREPEND};
     struct export_counts c;
-    if (!o->output && !o->errors_file) return OK;
-    return export_openai(db, o->output, o->errors_file, &c, e);
+    struct export_request r = {.format = formats[o->format],
+                               .path = o->output,
+                               .errors_path = o->errors_file,
+                               .existing = existing[o->on_existing]};
+    return export_files(db, &r, &c, e);
 }
