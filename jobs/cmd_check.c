@@ -3,12 +3,11 @@
  * tokenizer. One line a problem, then a summary. */
 #include "jobs/cmd.h"
 
+#include "jobs/cmd_model.h"
 #include "jobs/id_set.h"
 #include "jobs/input.h"
 #include "jobs/jdoc.h"
-#include "src/config.h"
-#include "src/prompt.h"
-#include "vision/vision.h"
+#include "jobs/prepare.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -19,11 +18,8 @@ struct check {
     const struct cmd_options *o;
     struct input *in;
     struct id_set ids;
-    struct mem mem;
-    struct vision_processor processor;
-    struct vision_limits limits;
-    struct config config;
-    struct tok *tok; /* NULL without a model */
+    struct mem mem;         /* of one picture's file */
+    struct cmd_model model; /* without one only limits and processor, those of K3 */
 
     uint64_t jobs, bad, codes[STATUS_COUNT];
     uint64_t images, image_tokens, warnings;
@@ -89,7 +85,7 @@ static enum status check_image(struct check *c, const struct input_item *item, s
     if (image->ref) rc = image_ref_resolve(&c->o->images, &s, image->ref, &path, e);
     if (!rc) rc = image_ref_load(&bytes, &c->o->images, &s, image, path, e);
     if (!rc) {
-        rc = vision_probe(&c->processor, &c->limits, bytes.at, bytes.len, &info, e);
+        rc = vision_probe(&c->model.processor, &c->model.limits, bytes.at, bytes.len, &info, e);
         if (rc) err_wrap(e, "%s", path ? path : "inline image");
     }
     if (!rc) {
@@ -107,26 +103,26 @@ static enum status check_image(struct check *c, const struct input_item *item, s
 static enum status check_prompt(struct check *c, const struct job *j, const unsigned *rows,
                                 struct err *e)
 {
-    struct chat_options o = {j->settings.effort != NULL, j->settings.effort, j->format, j->schema};
-    struct chat_prompt chat = {0};
+    const struct config *config = &c->model.config;
+    struct prepare_opts o = {.config = config, .tok = c->model.tok, .model_name = c->model.name};
     struct prompt prompt = {0};
-    if (j->n_images && !c->config.has_vision)
-        return err_set(e, E_INVALID_REQUEST, "the model takes no images");
-    enum status rc = chat_render(&chat, j->messages, j->n_messages, &o, e);
-    if (!rc) rc = prompt_build(&prompt, c->tok, &chat, c->config.media_pad, rows, j->n_images, e);
+    if (j->n_images && !c->model.has_vision)
+        return err_set(e, E_INVALID_REQUEST, "the job has %zu images, the model takes none",
+                       j->n_images);
+    enum status rc = prepare_model(&o, j, e);
+    if (!rc) rc = prepare_prompt(&o, j, rows, &prompt, e);
     uint64_t n = prompt.ids.n;
-    if (!rc && n + j->settings.max_tokens > c->config.context)
+    if (!rc && n + j->settings.max_tokens > config->context)
         rc = err_set(e, E_PROMPT_TOO_LONG,
                      "%" PRIu64 " prompt tokens and max_tokens %" PRIu64
                      " make more than the model's context of %" PRIu32,
-                     n, j->settings.max_tokens, c->config.context);
+                     n, j->settings.max_tokens, config->context);
     if (!rc) {
         c->prompt_tokens += n;
         if (n > c->longest_prompt) c->longest_prompt = n;
         c->answer_tokens += j->settings.max_tokens;
     }
     prompt_free(&prompt);
-    chat_prompt_free(&chat);
     return rc;
 }
 
@@ -139,7 +135,7 @@ static enum status check_job(struct check *c, const struct input_item *item, str
     job_settings_fill(&j->settings, &job_default_settings);
     enum status rc = check_id(c, item, e);
     for (size_t i = 0; i < j->n_images && !rc; i++) rc = check_image(c, item, i, &rows[i], e);
-    if (!rc && c->tok) rc = check_prompt(c, j, rows, e);
+    if (!rc && c->model.tok) rc = check_prompt(c, j, rows, e);
     free(rows);
     return rc;
 }
@@ -173,17 +169,11 @@ static enum status open_all(struct check *c, struct err *e)
                             .n_paths = o->operands.n,
                             .job = {o->prompt, o->system},
                             .max_line_bytes = o->max_line_bytes};
-    vision_limits_default(&c->limits);
-    if (o->max_pixels) c->limits.max_pixels = o->max_pixels;
-    if (o->images.max_bytes) c->limits.max_bytes = o->images.max_bytes;
-    c->limits.max_patches = o->max_patches;
-    c->limits.exif = !o->no_exif;
-    c->limits.lenient = o->lenient_images;
     enum status rc = input_open(&c->in, &in, e);
-    if (!rc && o->model) rc = config_load(&c->config, o->model, e);
-    if (!rc && o->model) rc = tok_open(&c->tok, o->model, c->config.vocab, e);
-    const char *dir = c->tok && c->config.has_vision ? o->model : NULL;
-    return rc ? rc : vision_processor_load(&c->processor, dir, e);
+    if (rc) return rc;
+    if (o->model) return cmd_model_begin(&c->model, o, e);
+    cmd_limits(&c->model.limits, o);
+    return vision_processor_load(&c->model.processor, NULL, e);
 }
 
 static void print_summary(const struct check *c)
@@ -196,7 +186,7 @@ static void print_summary(const struct check *c)
         printf(" of %u x %u to %u x %u pixels, %" PRIu64 " tokens", c->least.width, c->least.height,
                c->most.width, c->most.height, c->image_tokens);
     if (c->warnings) printf(", %" PRIu64 " warnings", c->warnings);
-    if (c->tok)
+    if (c->model.tok)
         printf("\n%" PRIu64 " prompt tokens, the longest prompt %" PRIu64
                "; answers of at most %" PRIu64 " tokens\n",
                c->prompt_tokens, c->longest_prompt, c->answer_tokens);
@@ -218,7 +208,7 @@ static void print_json_summary(const struct check *c)
            ",\"warnings\":%" PRIu64,
            c->images, c->least.width, c->least.height, c->most.width, c->most.height,
            c->image_tokens, c->warnings);
-    if (c->tok)
+    if (c->model.tok)
         printf(",\"prompt_tokens\":%" PRIu64 ",\"longest_prompt\":%" PRIu64
                ",\"max_answer_tokens\":%" PRIu64,
                c->prompt_tokens, c->longest_prompt, c->answer_tokens);
@@ -241,7 +231,7 @@ int cmd_check(const struct cmd_options *o)
     else if (!rc && !o->quiet)
         print_summary(&c);
     input_close(c.in);
-    tok_close(c.tok);
+    cmd_model_close(&c.model);
     id_set_free(&c.ids);
     mem_close(&c.mem);
     return code;

@@ -26,18 +26,23 @@ static void take_name(struct cmd_model *m)
     free(real);
 }
 
+void cmd_limits(struct vision_limits *l, const struct cmd_options *o)
+{
+    vision_limits_default(l);
+    if (o->max_pixels) l->max_pixels = o->max_pixels;
+    if (o->images.max_bytes) l->max_bytes = o->images.max_bytes;
+    l->max_patches = o->max_patches;
+    l->lenient = o->lenient_images;
+    l->exif = !o->no_exif;
+}
+
 enum status cmd_model_begin(struct cmd_model *m, const struct cmd_options *o, struct err *e)
 {
     *m = (struct cmd_model){.dir = o->model};
     if (!o->model) return err_set(e, E_USAGE, "%s: needs --model DIR", o->command);
     take_name(m);
     m->threads = o->threads ? o->threads : os_cpus();
-    vision_limits_default(&m->limits);
-    if (o->max_pixels) m->limits.max_pixels = o->max_pixels;
-    if (o->images.max_bytes) m->limits.max_bytes = o->images.max_bytes;
-    m->limits.max_patches = o->max_patches;
-    m->limits.lenient = o->lenient_images;
-    m->limits.exif = !o->no_exif;
+    cmd_limits(&m->limits, o);
     enum status rc = kern_select(&m->kern, o->isa, e);
     if (!rc) rc = config_load(&m->config, m->dir, e);
     if (!rc) rc = model_id(m->dir, m->sha256, e);

@@ -32,6 +32,9 @@ struct cmd_model {
     struct vision *vision;
 };
 
+/* What of pictures is accepted, by the options. */
+void cmd_limits(struct vision_limits *l, const struct cmd_options *o);
+
 enum status cmd_model_begin(struct cmd_model *m, const struct cmd_options *o, struct err *e);
 /* need: of the queue; with images 0 the vision tower is left out. NULL: nothing is known, the
  * defaults. */

@@ -181,43 +181,47 @@ static enum status hash_rows(struct ready *r, struct err *e)
     return OK;
 }
 
-static enum status prompt(struct prepare *p, struct ready *r, struct err *e)
+enum status prepare_prompt(const struct prepare_opts *o, const struct job *j, const unsigned *rows,
+                           struct prompt *out, struct err *e)
 {
-    const struct job *j = &r->job;
-    struct chat_options o = {
+    struct chat_options c = {
         .thinking = j->settings.effort != NULL,
         .effort = j->settings.effort,
         .format = j->format,
         .schema = j->schema,
     };
     struct chat_prompt chat = {0};
+    enum status rc = chat_render(&chat, j->messages, j->n_messages, &c, e);
+    if (!rc) rc = prompt_build(out, o->tok, &chat, o->config->media_pad, rows, j->n_images, e);
+    chat_prompt_free(&chat);
+    return rc;
+}
+
+static enum status prompt(struct prepare *p, struct ready *r, struct err *e)
+{
     unsigned *rows = calloc(r->n_images + 1, sizeof *rows);
     if (!rows) return err_set(e, E_NOMEM, "no memory for a prompt");
     for (size_t i = 0; i < r->n_images; i++) rows[i] = r->rows[i]->info.rows;
-    enum status rc = chat_render(&chat, j->messages, j->n_messages, &o, e);
-    if (!rc)
-        rc =
-            prompt_build(&r->prompt, p->o.tok, &chat, p->o.config->media_pad, rows, r->n_images, e);
+    enum status rc = prepare_prompt(&p->o, &r->job, rows, &r->prompt, e);
     for (size_t i = 0; i < r->n_images && !rc; i++)
         r->images[i] = (struct engine_image){
             .first = r->prompt.images[i].first, .n = rows[i], .rows = r->rows[i]->rows};
     if (!rc) rc = hash_rows(r, e);
-    chat_prompt_free(&chat);
     free(rows);
     return rc;
 }
 
 /* "kimi-k3", "moonshotai/kimi-k3" and "Kimi-K3" all mean a model folder kimi-k3. */
-static enum status check_model(const struct prepare *p, const struct job *j, struct err *e)
+enum status prepare_model(const struct prepare_opts *o, const struct job *j, struct err *e)
 {
-    if (!j->model || !p->o.model_name) return OK;
+    if (!j->model || !o->model_name) return OK;
     const char *slash = strrchr(j->model, '/');
     const char *asked = slash ? slash + 1 : j->model;
-    if (!strcasecmp(asked, p->o.model_name) || !strcasecmp(asked, p->o.config->model_type) ||
-        !strcasecmp(asked, p->o.config->architecture))
+    if (!strcasecmp(asked, o->model_name) || !strcasecmp(asked, o->config->model_type) ||
+        !strcasecmp(asked, o->config->architecture))
         return OK;
     return err_set(e, E_INVALID_REQUEST, "the job asks for model \"%.100s\", loaded is \"%.100s\"",
-                   j->model, p->o.model_name);
+                   j->model, o->model_name);
 }
 
 void prepare_job(struct prepare *p, struct ready *r)
@@ -225,7 +229,7 @@ void prepare_job(struct prepare *p, struct ready *r)
     *r = (struct ready){.from = r->from};
     struct err *e = &r->err;
     enum status rc = job_from_spec(&r->job, r->from->spec, r->from->spec_len, e);
-    if (!rc) rc = check_model(p, &r->job, e);
+    if (!rc) rc = prepare_model(&p->o, &r->job, e);
     if (!rc) rc = images(p, r, e);
     if (!rc) rc = prompt(p, r, e);
     e->code = rc;

@@ -48,6 +48,7 @@ not json
 {"id":"empty","image":"pictures/empty.png","prompt":"q"}
 {"id":"long","prompt":"q","max_tokens":2000000000}
 {"prompt":"q"}
+{"id":"other","prompt":"q","model":"another"}
 END
 jobs=$tmp/jobs.jsonl
 check -m $model "$jobs"
@@ -60,7 +61,8 @@ is "no picture" grep -q "^$jobs:8: image_[a-z]*: $tmp/pictures/text.jpg: " "$tmp
 is "empty picture" says "$jobs:9: image_unreadable: $tmp/pictures/empty.png is empty"
 is "too long" grep -q "^$jobs:10: prompt_too_long: .* max_tokens 2000000000 " "$tmp/out"
 is "no id" says "$jobs:11: invalid_request: custom_id is missing"
-is "summary" grep -q "^10 jobs, 8 of them bad, .*1 duplicate_id, .*1 prompt_too_long" "$tmp/out"
+is "another model" says "$jobs:12: invalid_request: the job asks for model \"another\", loaded is \"demo-model\""
+is "summary" grep -q "^11 jobs, 9 of them bad, .*1 duplicate_id, .*1 prompt_too_long" "$tmp/out"
 is "images are counted" grep -q "^2 images of " "$tmp/out"
 is "prompts are counted" grep -q " prompt tokens, the longest prompt " "$tmp/out"
 
@@ -69,7 +71,7 @@ is "strict makes exit 3" [ $code -eq 3 ]
 check "$jobs" --on-duplicate skip --json
 is "one JSON object a line" [ "$(grep -c '^{.*}$' "$tmp/out")" -eq "$(wc -l <"$tmp/out")" ]
 is "a problem as JSON" says "{\"file\":\"$jobs\",\"line\":11,\"code\":\"invalid_request\",\"message\":\"custom_id is missing\"}"
-is "the summary as JSON" grep -q '^{"jobs":10,"bad":6,"codes":{.*"image_missing":1.*"images":2,' "$tmp/out"
+is "the summary as JSON" grep -q '^{"jobs":11,"bad":6,"codes":{.*"image_missing":1.*"images":2,' "$tmp/out"
 check "$jobs" --quiet
 is "quiet: problems alone" [ "$(grep -vc "^$jobs:" "$tmp/out")" -eq 0 ]
 
