@@ -120,7 +120,8 @@ enum status cmd_model_plan(struct cmd_model *m, const struct cmd_options *o,
 static enum status load_vision(struct cmd_model *m, const struct compute *c, struct err *e)
 {
     unsigned threads = m->threads > 1 ? m->threads / 2 : 1;
-    struct vision_opts v = {.mem = &m->mem, .compute = *c, .limits = m->limits};
+    struct vision_opts v = {
+        .mem = &m->mem, .compute = *c, .limits = m->limits, .sandbox = m->sandbox};
     enum status rc = pool_open(&m->vision_pool, threads, e);
     v.compute.pool = m->vision_pool;
     return rc ? rc : vision_open(&m->vision, m->dir, &v, e);
@@ -130,7 +131,10 @@ enum status cmd_model_load(struct cmd_model *m, const struct cmd_options *o, str
 {
     mem_init(&m->mem, m->plan.ram_bytes - m->plan.reserve_bytes);
     m->mem_open = true;
-    enum status rc = pool_open(&m->pool, m->threads, e);
+    enum status rc = OK;
+    /* before any thread: it forks */
+    if (m->plan.vision_bytes) rc = vision_sandbox_open(&m->sandbox, e);
+    if (!rc) rc = pool_open(&m->pool, m->threads, e);
     if (rc) return rc;
     struct compute c = {
         .kern = m->kern, .pool = m->pool, .bf16 = o->activations == ACTIVATIONS_BF16};
@@ -150,6 +154,7 @@ void cmd_model_close(struct cmd_model *m)
     engine_close(m->engine);
     if (m->vision_pool) pool_close(m->vision_pool);
     if (m->pool) pool_close(m->pool);
+    vision_sandbox_close(m->sandbox);
     tok_close(m->tok);
     if (m->mem_open) mem_close(&m->mem);
     *m = (struct cmd_model){0};

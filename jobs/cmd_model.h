@@ -29,6 +29,7 @@ struct cmd_model {
     bool mem_open;
     struct pool *pool, *vision_pool;
     struct engine *engine;
+    struct sandbox *sandbox;
     struct vision *vision;
 };
 
