@@ -54,7 +54,7 @@ static void head(struct sweep *s, const struct residual *r, float *mixed, const 
 }
 
 enum status sweep_run(struct sweep *s, const struct batch *b, const struct sweep_row *rows,
-                      const size_t *out, size_t n_out, const float **logits, struct err *e)
+                      const size_t *out, size_t n_out, float **logits, struct err *e)
 {
     const struct config *k = s->k;
     s->arena.at = 0;
