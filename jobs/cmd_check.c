@@ -25,6 +25,9 @@ struct check {
     uint64_t images, image_tokens, warnings;
     struct picture_info least, most; /* those with fewest and most pixels */
     uint64_t prompt_tokens, longest_prompt, answer_tokens;
+
+    char *last_path; /* the picture looked at last: several jobs in a row may ask about it */
+    struct picture_info last;
 };
 
 static void add_text(struct buf *b, const char *name, const char *text)
@@ -39,7 +42,9 @@ static void tell(const struct check *c, const struct input_item *item, const cha
                  const char *message)
 {
     if (!c->o->json) {
-        printf("%s:", item->path);
+        /* A file's name may hold a line end; a problem stays one line. */
+        for (const char *p = item->path; *p; p++) putchar((unsigned char)*p < 0x20 ? '?' : *p);
+        putchar(':');
         if (item->line) printf("%" PRIu64 ":", item->line);
         printf(" %s: %s\n", code, message);
         return;
@@ -73,31 +78,40 @@ static void count_image(struct check *c, const struct picture_info *p)
     c->image_tokens += p->rows;
 }
 
+/* Format and size of a picture, from its header. */
+static enum status probe(struct check *c, const struct image_ref_source *s,
+                         const struct job_image *image, const char *path, struct err *e)
+{
+    struct image_ref_bytes bytes = {.mem = &c->mem};
+    if (path && c->last_path && !strcmp(path, c->last_path)) return OK;
+    free(c->last_path);
+    c->last_path = NULL;
+    enum status rc = image_ref_load(&bytes, &c->o->images, s, image, path, e);
+    if (rc) return rc;
+    rc = vision_probe(&c->model.processor, &c->model.limits, bytes.at, bytes.len, &c->last, e);
+    mem_free(&c->mem, bytes.at);
+    if (rc) err_wrap(e, "%s", path ? path : "inline image");
+    if (!rc && path) c->last_path = strdup(path);
+    return rc;
+}
+
 static enum status check_image(struct check *c, const struct input_item *item, size_t i,
                                unsigned *rows, struct err *e)
 {
     struct image_ref_source s = {item->line ? item->path : NULL, item->offset};
     const struct job_image *image = &item->job->images[i];
-    struct image_ref_bytes bytes = {.mem = &c->mem};
-    struct picture_info info = {0};
     char *path = NULL;
     enum status rc = OK;
     if (image->ref) rc = image_ref_resolve(&c->o->images, &s, image->ref, &path, e);
-    if (!rc) rc = image_ref_load(&bytes, &c->o->images, &s, image, path, e);
-    if (!rc) {
-        rc = vision_probe(&c->model.processor, &c->model.limits, bytes.at, bytes.len, &info, e);
-        if (rc) err_wrap(e, "%s", path ? path : "inline image");
-    }
-    if (!rc) {
-        count_image(c, &info);
-        *rows = info.rows;
-        job_set_image_size(item->job, i, info.width, info.height);
-        for (unsigned w = 0; w < info.n_warnings; w++, c->warnings++)
-            tell(c, item, "warning", info.warnings[w]);
-    }
-    mem_free(&c->mem, bytes.at);
+    if (!rc) rc = probe(c, &s, image, path, e);
     free(path);
-    return rc;
+    if (rc) return rc;
+    count_image(c, &c->last);
+    *rows = c->last.rows;
+    job_set_image_size(item->job, i, c->last.width, c->last.height);
+    for (unsigned w = 0; w < c->last.n_warnings; w++, c->warnings++)
+        tell(c, item, "warning", c->last.warnings[w]);
+    return OK;
 }
 
 static enum status check_prompt(struct check *c, const struct job *j, const unsigned *rows,
@@ -233,6 +247,7 @@ int cmd_check(const struct cmd_options *o)
     input_close(c.in);
     cmd_model_close(&c.model);
     id_set_free(&c.ids);
+    free(c.last_path);
     mem_close(&c.mem);
     return code;
 }

@@ -79,6 +79,11 @@ check "$tmp/pictures" --prompt "What is it?"
 is "a folder of pictures" grep -q "^4 jobs, [23] of them bad" "$tmp/out"
 check "$tmp/pictures/a.png" --prompt "What is it?" --max-pixels 10
 is "limits of pictures" grep -q "^$tmp/pictures/a.png: image_too_large: " "$tmp/out"
+mkdir "$tmp/odd"
+: >"$tmp/odd/line
+end.png"
+check "$tmp/odd" --prompt q
+is "a problem stays one line, whatever the file's name" [ "$(wc -l <"$tmp/out")" -eq 4 ]
 check "$tmp/pictures"
 is "pictures need a prompt" [ $code -eq 2 ]
 
