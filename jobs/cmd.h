@@ -34,8 +34,14 @@ enum exit_code {
 #define CMD_LIST(X)                                                                                \
     X(CMD_RUN, run, "[JOBS.jsonl|FILE|DIR...]",                                                    \
       "run jobs, resumably: import, work, export; run it again to go on")                          \
+    X(CMD_ADD, add, "JOBS.jsonl|FILE|DIR...", "put jobs into a queue; twice is once")              \
     X(CMD_CHECK, check, "JOBS.jsonl|FILE|DIR...",                                                  \
-      "say what run would reject; count jobs, images, tokens")
+      "say what run would reject; count jobs, images, tokens")                                     \
+    X(CMD_WORK, work, "", "work a queue; several may share one")                                   \
+    X(CMD_STATUS, status, "", "where a queue stands: counts, rates, time left")                    \
+    X(CMD_EXPORT, export, "", "results as a file, at any time, also while running")                \
+    X(CMD_PLAN, plan, "", "how memory would be shared out")                                        \
+    X(CMD_INFO, info, "", "what a model is, and whether its files are whole")
 
 /* One bit per command, listed or not, for the options' "which commands take it". */
 enum cmd_bit {

@@ -115,8 +115,9 @@ enum status cmd_import(struct db *db, const struct cmd_options *o, const struct 
     return rc;
 }
 
-enum status cmd_import_dry(const struct cmd_options *o, const struct cmd_model *m,
-                           struct import_counts *c, struct err *e)
+/* Into a queue that is thrown away. */
+static enum status import_dry(const struct cmd_options *o, const struct cmd_model *m,
+                              struct import_counts *c, struct err *e)
 {
     struct db *db;
     enum status rc = db_open(&db, "", &(struct db_opts){.must_exist = false}, e);
@@ -125,6 +126,38 @@ enum status cmd_import_dry(const struct cmd_options *o, const struct cmd_model *
     if (!rc) rc = cmd_import(db, o, m, c, e);
     db_close(db);
     return rc;
+}
+
+static uint64_t rejected(const struct import_counts *c)
+{
+    return c->outcome[ROW_BAD] + c->outcome[ROW_DUPLICATE];
+}
+
+void cmd_tell_import(const struct cmd_options *o, const struct import_counts *c)
+{
+    if (o->quiet || o->operands.n == 0) return;
+    fprintf(stderr, "%llu jobs read: %llu new, %llu known", (unsigned long long)c->items,
+            (unsigned long long)c->outcome[ROW_ADDED], (unsigned long long)c->outcome[ROW_KNOWN]);
+    if (c->outcome[ROW_REPLACED])
+        fprintf(stderr, ", %llu changed", (unsigned long long)c->outcome[ROW_REPLACED]);
+    if (c->removed) fprintf(stderr, ", %llu gone", (unsigned long long)c->removed);
+    if (rejected(c)) fprintf(stderr, ", %llu cannot run", (unsigned long long)rejected(c));
+    if (c->other_shard)
+        fprintf(stderr, ", %llu of other shards", (unsigned long long)c->other_shard);
+    fprintf(stderr, "\n");
+}
+
+/* With --strict or --dry-run: what would happen, without a trace. */
+enum status cmd_look_first(const struct cmd_options *o, const struct cmd_model *m, struct err *e)
+{
+    struct import_counts c;
+    enum status rc = import_dry(o, m, &c, e);
+    if (rc) return rc;
+    if (o->dry_run) cmd_tell_import(o, &c);
+    if (o->strict && rejected(&c))
+        return err_set(e, E_INPUT, "%llu of %llu jobs cannot run; with --strict none does",
+                       (unsigned long long)rejected(&c), (unsigned long long)c.items);
+    return OK;
 }
 
 enum status cmd_write_results(struct db *db, const struct cmd_options *o, struct err *e)

@@ -22,9 +22,11 @@ void cmd_queue_close(struct cmd_queue *q);
  * standard error. */
 enum status cmd_import(struct db *db, const struct cmd_options *o, const struct cmd_model *m,
                        struct import_counts *c, struct err *e);
-/* The same into a queue that is thrown away: what would happen. */
-enum status cmd_import_dry(const struct cmd_options *o, const struct cmd_model *m,
-                           struct import_counts *c, struct err *e);
+/* One line about it on standard error. */
+void cmd_tell_import(const struct cmd_options *o, const struct import_counts *c);
+/* For --strict and --dry-run: imports into a queue that is thrown away. E_INPUT with --strict when
+ * there is a bad job. */
+enum status cmd_look_first(const struct cmd_options *o, const struct cmd_model *m, struct err *e);
 
 /* Works the queue until it is done or something ends it; m was begun, and is loaded when there is
  * something to do. Tells progress and a summary. *code: the exit code so far. */

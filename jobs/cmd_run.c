@@ -40,38 +40,6 @@ static enum status check_names(const struct cmd_options *o, const char *db, stru
     return OK;
 }
 
-static uint64_t rejected(const struct import_counts *c)
-{
-    return c->outcome[ROW_BAD] + c->outcome[ROW_DUPLICATE];
-}
-
-static void tell_import(const struct cmd_options *o, const struct import_counts *c)
-{
-    if (o->quiet || o->operands.n == 0) return;
-    fprintf(stderr, "%llu jobs read: %llu new, %llu known", (unsigned long long)c->items,
-            (unsigned long long)c->outcome[ROW_ADDED], (unsigned long long)c->outcome[ROW_KNOWN]);
-    if (c->outcome[ROW_REPLACED])
-        fprintf(stderr, ", %llu changed", (unsigned long long)c->outcome[ROW_REPLACED]);
-    if (c->removed) fprintf(stderr, ", %llu gone", (unsigned long long)c->removed);
-    if (rejected(c)) fprintf(stderr, ", %llu cannot run", (unsigned long long)rejected(c));
-    if (c->other_shard)
-        fprintf(stderr, ", %llu of other shards", (unsigned long long)c->other_shard);
-    fprintf(stderr, "\n");
-}
-
-/* With --strict or --dry-run: what would happen, without a trace. */
-static enum status look_first(const struct cmd_options *o, const struct cmd_model *m, struct err *e)
-{
-    struct import_counts c;
-    enum status rc = cmd_import_dry(o, m, &c, e);
-    if (rc) return rc;
-    if (o->dry_run) tell_import(o, &c);
-    if (o->strict && rejected(&c))
-        return err_set(e, E_INPUT, "%llu of %llu jobs cannot run; with --strict none does",
-                       (unsigned long long)rejected(&c), (unsigned long long)c.items);
-    return OK;
-}
-
 /* --fresh: the queue goes, with what SQLite keeps beside it. The lock is held. */
 static void forget(const char *db)
 {
@@ -100,7 +68,7 @@ static enum status work_queue(const struct cmd_options *o, struct cmd_model *m, 
     rc = cmd_queue_open(&q, name, o->operands.n == 0, LOCK_ALONE, e);
     if (rc) return rc;
     rc = cmd_import(q.db, o, m, &c, e);
-    if (!rc) tell_import(o, &c);
+    if (!rc) cmd_tell_import(o, &c);
     if (!rc && o->retry_failed)
         rc = queue_retry(q.db, &(struct queue_filter){.state = "failed"}, &again, e);
     if (!rc) rc = cmd_night(&q, o, m, code, e);
@@ -119,7 +87,7 @@ int cmd_run(const struct cmd_options *o)
     enum status rc = db_name(o, &name, &e);
     if (!rc) rc = check_names(o, name.data, &e);
     if (!rc) rc = cmd_model_begin(&m, o, &e);
-    if (!rc && (o->strict || o->dry_run)) rc = look_first(o, &m, &e);
+    if (!rc && (o->strict || o->dry_run)) rc = cmd_look_first(o, &m, &e);
     if (!rc && !o->dry_run) rc = work_queue(o, &m, name.data, &code, &e);
     cmd_model_close(&m);
     buf_free(&name);

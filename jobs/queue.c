@@ -6,15 +6,37 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
+
+#define LOCK_TRIES   5
+#define LOCK_WAIT_NS 40000000L
 
 enum status queue_lock(int *fd, const char *db_path, bool shared, struct err *e)
 {
     struct buf path = {0};
     *fd = -1;
     enum status rc = buf_addf(&path, e, "%s.lock", db_path);
-    if (!rc) rc = os_lock(fd, path.data, shared, e);
+    /* `status` holds it for a moment to see whether somebody does. */
+    for (int tries = 0; !rc && *fd < 0 && tries < LOCK_TRIES; tries++) {
+        rc = os_lock(fd, path.data, shared, e);
+        if (rc != E_LOCKED || tries + 1 == LOCK_TRIES) break;
+        nanosleep(&(struct timespec){.tv_nsec = LOCK_WAIT_NS}, NULL);
+        rc = OK;
+    }
     buf_free(&path);
     return rc;
+}
+
+bool queue_is_locked(const char *db_path)
+{
+    struct buf path = {0};
+    int fd = -1;
+    bool locked = false;
+    if (!buf_addf(&path, NULL, "%s.lock", db_path) && os_exists(path.data))
+        locked = os_lock(&fd, path.data, false, NULL) == E_LOCKED;
+    os_unlock(&fd);
+    buf_free(&path);
+    return locked;
 }
 
 void queue_unlock(int *fd)

@@ -16,6 +16,8 @@
  * ends with the process, however it dies. E_LOCKED. */
 enum status queue_lock(int *fd, const char *db_path, bool shared, struct err *e);
 void queue_unlock(int *fd);
+/* Does a `run` hold it? Workers' shared locks do not show. */
+bool queue_is_locked(const char *db_path);
 
 struct queue_worker {
     const char *name; /* unique among those alive: host, process, start */
