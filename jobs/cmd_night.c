@@ -196,7 +196,7 @@ static enum status end_run(struct night *n, int code, struct err *e)
     struct run_counts c = {
         .done = r->done,
         .failed = r->failed,
-        .prompt_tokens = r->prompt_tokens,
+        .prompt_rows = r->engine.prefill_rows,
         .completion_tokens = r->engine.tokens,
         .sweeps = r->engine.sweeps,
         .bytes_read = r->engine.expert_bytes + r->engine.trunk_bytes,

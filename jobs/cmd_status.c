@@ -42,7 +42,7 @@ static enum status read_run(struct db *db, struct status_of_queue *q, struct err
     sqlite3_stmt *s;
     bool row = false;
     enum status rc = db_stmt(db, &s,
-                             "SELECT id, done, failed, completion_tokens, prompt_tokens, "
+                             "SELECT id, done, failed, completion_tokens, prompt_rows, "
                              "bytes_read, started_at, seconds FROM runs ORDER BY id DESC LIMIT 1",
                              e);
     if (!rc) rc = db_step(db, s, &row, e);
@@ -62,34 +62,32 @@ static enum status read_run(struct db *db, struct status_of_queue *q, struct err
 /* Rows left by what finished jobs needed, at the rate of the last run. */
 static enum status estimate(struct db *db, struct status_of_queue *q, struct err *e)
 {
-    static const char sql[] =
-        "SELECT j.state IN ('pending','running','retry_wait'), count(*), sum(j.text_bytes), "
-        "sum(j.n_images), total(r.prompt_tokens), total(r.completion_tokens), "
-        "total((SELECT sum(m.tokens) FROM job_images m WHERE m.job_id=j.id)) FROM jobs j LEFT JOIN "
-        "results r ON r.job_id=j.id WHERE r.job_id IS NULL OR r.code IS NULL GROUP BY 1";
-    struct eta t = {0};
+    struct eta t = {.left = {.jobs = (double)queue_unfinished(&q->counts)}};
     sqlite3_stmt *s;
-    bool row = true;
-    enum status rc = db_stmt(db, &s, sql, e);
-    while (!rc) {
-        rc = db_step(db, s, &row, e);
-        if (rc || !row) break;
-        struct eta_load load = {sqlite3_column_double(s, 1), sqlite3_column_double(s, 2),
-                                sqlite3_column_double(s, 3)};
-        if (sqlite3_column_int(s, 0)) {
-            t.left = load;
-            continue;
-        }
-        t.prepared = load;
-        t.image_tokens = sqlite3_column_double(s, 6);
-        t.text_tokens = sqlite3_column_double(s, 4) - t.image_tokens;
-        t.answers = load.jobs;
-        t.answer_tokens = sqlite3_column_double(s, 5);
-    }
+    int64_t text, rows;
+    bool row = false;
     q->eta_s = -1;
+    enum status rc = queue_load(db, ETA_IMAGE_ROWS, &text, &rows, e);
+    if (!rc)
+        rc = db_stmt(db, &s,
+                     "SELECT count(*), total(j.text_bytes), total(r.prompt_tokens), "
+                     "total(r.completion_tokens), total((SELECT sum(m.tokens) FROM job_images m "
+                     "WHERE m.job_id=j.id)) FROM jobs j JOIN results r ON r.job_id=j.id "
+                     "WHERE r.code IS NULL",
+                     e);
+    if (!rc) rc = db_step(db, s, &row, e);
+    if (rc || !row) return rc;
+    t.left.text_bytes = (double)text;
+    t.left.image_rows = (double)rows;
+    t.answers = sqlite3_column_double(s, 0);
+    t.answer_tokens = sqlite3_column_double(s, 3);
+    t.image_tokens = t.prepared.image_rows = sqlite3_column_double(s, 4);
+    t.prepared.text_bytes = sqlite3_column_double(s, 1);
+    t.text_tokens = sqlite3_column_double(s, 2) - t.image_tokens;
+    sqlite3_reset(s);
     if (q->run_rows > 0 && q->run_seconds > 0)
         q->eta_s = eta_rows(&t) / ((double)q->run_rows / q->run_seconds);
-    return rc;
+    return OK;
 }
 
 static enum status read_status(const struct cmd_options *o, struct status_of_queue *q,

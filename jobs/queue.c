@@ -19,6 +19,7 @@ enum status queue_lock(int *fd, const char *db_path, bool shared, struct err *e)
     /* `status` holds it for a moment to see whether somebody does. */
     for (int tries = 0; !rc && *fd < 0 && tries < LOCK_TRIES; tries++) {
         rc = os_lock(fd, path.data, shared, e);
+        if (rc == E_LOCKED) err_set(e, rc, "%s is being worked by another process", db_path);
         if (rc != E_LOCKED || tries + 1 == LOCK_TRIES) break;
         nanosleep(&(struct timespec){.tv_nsec = LOCK_WAIT_NS}, NULL);
         rc = OK;
@@ -173,7 +174,8 @@ static enum status read_images(struct db *db, struct queue_job *j, struct err *e
     j->images = calloc((size_t)n, sizeof *j->images);
     if (!j->images) return err_set(e, E_NOMEM, "job %lld: no memory", (long long)j->id);
     sqlite3_stmt *s;
-    rc = db_stmt(db, &s, "SELECT path, sha256 FROM job_images WHERE job_id=?1 ORDER BY n", e);
+    rc = db_stmt(db, &s, "SELECT path, sha256, tokens FROM job_images WHERE job_id=?1 ORDER BY n",
+                 e);
     if (!rc) rc = db_bind(db, s, e, "i", j->id);
     bool row = !rc;
     while (row && !rc) {
@@ -182,6 +184,7 @@ static enum status read_images(struct db *db, struct queue_job *j, struct err *e
         struct queue_image *m = &j->images[j->n_images++];
         const unsigned char *sha = sqlite3_column_text(s, 1);
         if (sha) snprintf(m->sha256, sizeof m->sha256, "%s", (const char *)sha);
+        m->rows = sqlite3_column_int64(s, 2);
         rc = db_text(db, s, 0, &m->path, NULL, e);
     }
     return rc;
@@ -294,6 +297,20 @@ int64_t queue_total(const struct queue_counts *c)
 int64_t queue_unfinished(const struct queue_counts *c)
 {
     return c->pending + c->running + c->retry_wait;
+}
+
+enum status queue_load(struct db *db, int64_t unknown, int64_t *text_bytes, int64_t *image_rows,
+                       struct err *e)
+{
+    enum status rc = db_int(db, text_bytes, 0, e,
+                            "SELECT sum(text_bytes) FROM jobs WHERE state IN "
+                            "('pending','running','retry_wait')",
+                            "");
+    return rc ? rc
+              : db_int(db, image_rows, 0, e,
+                       "SELECT sum(coalesce(m.tokens, ?1)) FROM jobs j JOIN job_images m ON "
+                       "m.job_id=j.id WHERE j.state IN ('pending','running','retry_wait')",
+                       "i", unknown);
 }
 
 enum status queue_next_due(struct db *db, int64_t *at, struct err *e)

@@ -124,7 +124,7 @@ static const char *const steps[SCHEMA_VERSION] = {
     "  exit_code INTEGER,\n"
     "  done INTEGER NOT NULL DEFAULT 0,\n"
     "  failed INTEGER NOT NULL DEFAULT 0,\n"
-    "  prompt_tokens INTEGER NOT NULL DEFAULT 0,\n"
+    "  prompt_rows INTEGER NOT NULL DEFAULT 0, -- computed, also of jobs that did not end\n"
     "  completion_tokens INTEGER NOT NULL DEFAULT 0,\n"
     "  sweeps INTEGER NOT NULL DEFAULT 0,\n"
     "  bytes_read INTEGER NOT NULL DEFAULT 0,\n"
