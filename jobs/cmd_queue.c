@@ -162,7 +162,20 @@ enum status cmd_look_first(const struct cmd_options *o, const struct cmd_model *
 
 enum status cmd_write_results(struct db *db, const struct cmd_options *o, struct err *e)
 {
+    static const enum export_format formats[] = {[FORMAT_OPENAI] = EXPORT_OPENAI,
+                                                 [FORMAT_METADATA] = EXPORT_METADATA,
+                                                 [FORMAT_CSV] = EXPORT_CSV,
+                                                 [FORMAT_TXT] = EXPORT_TXT,
+                                                 [FORMAT_SHAREGPT] = EXPORT_SHAREGPT};
+    static const enum export_existing existing[] = {[EXISTING_ERROR] = EXPORT_ERROR,
+                                                    [EXISTING_SKIP] = EXPORT_SKIP,
+                                                    [EXISTING_OVERWRITE] = EXPORT_OVERWRITE,
+                                                    [EXISTING_APPEND] = EXPORT_APPEND,
+                                                    [EXISTING_PREPEND] = EXPORT_PREPEND};
     struct export_counts c;
-    if (!o->output && !o->errors_file) return OK;
-    return export_openai(db, o->output, o->errors_file, &c, e);
+    struct export_request r = {.format = formats[o->format],
+                               .path = o->output,
+                               .errors_path = o->errors_file,
+                               .existing = existing[o->on_existing]};
+    return export_files(db, &r, &c, e);
 }
