@@ -341,6 +341,7 @@ enum status queue_retry(struct db *db, const struct queue_filter *f, int64_t *n,
                 "sss", f->custom_id, f->state, f->code);
     if (rc) goto out;
     *n = db_changes(db);
+    if (f->dry) goto out;
     /* Pending jobs with a result are those just set. */
     rc = db_run(db, e,
                 "UPDATE job_images SET sha256=NULL WHERE path IS NOT NULL AND job_id IN (SELECT "
@@ -353,7 +354,7 @@ enum status queue_retry(struct db *db, const struct queue_filter *f, int64_t *n,
                     "");
     if (!rc) rc = db_commit(db, e);
 out:
-    if (rc) db_rollback(db);
+    if (rc || f->dry) db_rollback(db);
     return rc;
 }
 
@@ -370,6 +371,7 @@ enum status queue_cancel(struct db *db, const struct queue_filter *f, int64_t no
                 "sss", f->custom_id, f->state, f->code);
     if (rc) goto out;
     *n = db_changes(db);
+    if (f->dry) goto out;
     rc = db_run(db, e,
                 "INSERT INTO results(job_id, attempt, code, message, prompt_tokens, "
                 "completion_tokens, prefill_s, decode_s, finished_at) "
@@ -384,6 +386,6 @@ enum status queue_cancel(struct db *db, const struct queue_filter *f, int64_t no
                     "");
     if (!rc) rc = db_commit(db, e);
 out:
-    if (rc) db_rollback(db);
+    if (rc || f->dry) db_rollback(db);
     return rc;
 }

@@ -85,6 +85,7 @@ struct queue_filter {
     const char *custom_id; /* or NULL */
     const char *state;     /* or NULL */
     const char *code;      /* of the result; or NULL */
+    bool dry;              /* only count */
 };
 /* failed or cancelled -> pending, its result removed (attempts keep it). Pictures are taken as they
  * are by then. Bad lines and duplicates stay. *n: how many. */

@@ -17,6 +17,7 @@ static const char *const steps[SCHEMA_VERSION] = {
     "  sha256 TEXT NOT NULL,                -- of all its bytes; '' for pictures and folders\n"
     "  options_sha256 TEXT NOT NULL,        -- of the options that shaped its jobs\n"
     "  items INTEGER NOT NULL DEFAULT 0,    -- lines or pictures read so far\n"
+    "  mine INTEGER NOT NULL DEFAULT 0,     -- of these, in this queue's shard\n"
     "  complete INTEGER NOT NULL DEFAULT 0, -- 1: all of them\n"
     "  imported_at INTEGER NOT NULL         -- seconds since 1970, as every *_at\n"
     ") STRICT;\n"
