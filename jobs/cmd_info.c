@@ -44,7 +44,7 @@ static void print_json(const struct cmd_model *m, const struct files *f)
            (unsigned long long)f->bytes, c->layers, config_layers_of(c, LAYER_KDA),
            config_layers_of(c, LAYER_MLA), config_moe_layers(c), c->hidden, c->vocab, c->experts,
            c->top_k, c->shared_experts, c->context, m->has_vision ? "true" : "false",
-           (unsigned long long)(m->sizes.expert_slot_bytes * m->sizes.expert_count),
+           (unsigned long long)m->sizes.expert_slot_bytes * m->sizes.expert_count,
            (unsigned long long)config_state_bytes(c), (unsigned long long)config_position_bytes(c));
     buf_free(&dir);
 }

@@ -291,8 +291,8 @@ enum status row_store(struct db *db, struct row *r, const struct row_place *p,
     enum status rc = find(db, r, &k, e);
     bool mine = k.id && k.input_id == p->input_id;
     *outcome = ROW_KNOWN;
-    if (rc) {
-    } else if (!k.id) {
+    if (rc) goto out;
+    if (!k.id) {
         *outcome = r->code ? ROW_BAD : ROW_ADDED;
         rc = insert(db, r, p, 0, e);
     } else if (mine && k.line < 0) {
@@ -306,6 +306,7 @@ enum status row_store(struct db *db, struct row *r, const struct row_place *p,
         *outcome = ROW_DUPLICATE;
         rc = duplicate(db, r, p, &k, e);
     }
+out:
     free(k.path);
     return rc;
 }
