@@ -162,9 +162,10 @@ enum exit_code cmd_exit_code(enum status code);
 /* The same for a mistake in the command line: exit code 2. */
 int cmd_usage(const char *fmt, ...) PRINTF_LIKE(1, 2);
 
-/* SIGINT, SIGTERM, SIGUSR1 from now on only count: 0 none yet, 1 stop soon and keep all, 2 stop
- * now. */
+/* SIGINT, SIGTERM, SIGUSR1: the first one is from now on only noted, the second ends the process at
+ * once. */
 void cmd_catch_signals(void);
+/* 0: none came yet, 1: stop soon and keep all. */
 int cmd_stop_wanted(void);
 /* The exit code of that stop: 130 for SIGINT, 143 for the others; 0 when none came. */
 int cmd_stop_exit(void);

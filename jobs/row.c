@@ -273,7 +273,7 @@ static enum status duplicate(struct db *db, struct row *r, const struct row_plac
     return insert(db, r, p, k->id, e);
 }
 
-static enum status changed(struct db *db, const struct row *r, const struct row_place *p,
+static enum status changed(struct db *db, struct row *r, const struct row_place *p,
                            const struct known *k, enum row_outcome *outcome, struct err *e)
 {
     if (p->on_changed == ROW_KEEP) return OK;
@@ -281,6 +281,7 @@ static enum status changed(struct db *db, const struct row *r, const struct row_
         return err_set(e, E_INPUT, "%s is in the queue with another prompt or other settings",
                        r->custom_id);
     *outcome = ROW_REPLACED;
+    r->line = (uint64_t)k->line;
     return replace(db, r, k->id, e);
 }
 
