@@ -21,7 +21,7 @@ LIBS := -lcjson -lsqlite3 -lwebpdemux -lwebp -ljpeg -lpng -lmd -lm -pthread
 
 # make V=1 shows whole commands.
 Q := $(if $(V),,@)
-say = $(if $(V),,@printf "  %s %s\n" $(1) $(2))
+say = $(if $(V)$(findstring s,$(firstword -$(MAKEFLAGS))),,@printf "  %s %s\n" $(1) $(2))
 
 ARCH := $(shell $(CC) -dumpmachine | cut -d- -f1)
 LIB_SRC := $(filter-out src/main.c,$(wildcard src/*.c vision/*.c jobs/*.c))
