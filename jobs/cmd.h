@@ -32,8 +32,23 @@ enum exit_code {
  * listed. Operands: "" takes none, "[X]" may be left out, "X" may not, "..." allows several.
  */
 #define CMD_LIST(X)                                                                                \
+    X(CMD_RUN, run, "[JOBS.jsonl|FILE|DIR...]",                                                    \
+      "run jobs, resumably: import, work, export; run it again to go on")                          \
+    X(CMD_ADD, add, "JOBS.jsonl|FILE|DIR...", "put jobs into a queue; twice is once")              \
     X(CMD_CHECK, check, "JOBS.jsonl|FILE|DIR...",                                                  \
-      "say what run would reject; count jobs, images, tokens")
+      "say what run would reject; count jobs, images, tokens")                                     \
+    X(CMD_WORK, work, "", "work a queue; several may share one")                                   \
+    X(CMD_STATUS, status, "", "where a queue stands: counts, rates, time left")                    \
+    X(CMD_LIST_JOBS, list, "", "the jobs, one a line")                                             \
+    X(CMD_SHOW, show, "ID", "everything about one job")                                            \
+    X(CMD_ERRORS, errors, "", "the jobs that failed, and why")                                     \
+    X(CMD_RETRY, retry, "[ID...]", "failed or cancelled jobs run again")                           \
+    X(CMD_CANCEL, cancel, "[ID...]", "jobs that are not done yet never run")                       \
+    X(CMD_EXPORT, export, "", "results as a file, at any time, also while running")                \
+    X(CMD_MERGE, merge, "QUEUE.db...", "results of shards as one file; says what is missing")      \
+    X(CMD_VERIFY, verify, "[OUT.jsonl...]", "is a queue whole, and do exports match?")             \
+    X(CMD_PLAN, plan, "", "how memory would be shared out")                                        \
+    X(CMD_INFO, info, "", "what a model is, and whether its files are whole")
 
 /* One bit per command, listed or not, for the options' "which commands take it". */
 enum cmd_bit {

@@ -3,12 +3,11 @@
  * tokenizer. One line a problem, then a summary. */
 #include "jobs/cmd.h"
 
+#include "jobs/cmd_model.h"
 #include "jobs/id_set.h"
 #include "jobs/input.h"
 #include "jobs/jdoc.h"
-#include "src/config.h"
-#include "src/prompt.h"
-#include "vision/vision.h"
+#include "jobs/prepare.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -19,16 +18,16 @@ struct check {
     const struct cmd_options *o;
     struct input *in;
     struct id_set ids;
-    struct mem mem;
-    struct vision_processor processor;
-    struct vision_limits limits;
-    struct config config;
-    struct tok *tok; /* NULL without a model */
+    struct mem mem;         /* of one picture's file */
+    struct cmd_model model; /* without one only limits and processor, those of K3 */
 
     uint64_t jobs, bad, codes[STATUS_COUNT];
     uint64_t images, image_tokens, warnings;
     struct picture_info least, most; /* those with fewest and most pixels */
     uint64_t prompt_tokens, longest_prompt, answer_tokens;
+
+    char *last_path; /* the picture looked at last: several jobs in a row may ask about it */
+    struct picture_info last;
 };
 
 static void add_text(struct buf *b, const char *name, const char *text)
@@ -43,7 +42,9 @@ static void tell(const struct check *c, const struct input_item *item, const cha
                  const char *message)
 {
     if (!c->o->json) {
-        printf("%s:", item->path);
+        /* A file's name may hold a line end; a problem stays one line. */
+        for (const char *p = item->path; *p; p++) putchar((unsigned char)*p < 0x20 ? '?' : *p);
+        putchar(':');
         if (item->line) printf("%" PRIu64 ":", item->line);
         printf(" %s: %s\n", code, message);
         return;
@@ -77,56 +78,65 @@ static void count_image(struct check *c, const struct picture_info *p)
     c->image_tokens += p->rows;
 }
 
+/* Format and size of a picture, from its header. */
+static enum status probe(struct check *c, const struct image_ref_source *s,
+                         const struct job_image *image, const char *path, struct err *e)
+{
+    struct image_ref_bytes bytes = {.mem = &c->mem};
+    if (path && c->last_path && !strcmp(path, c->last_path)) return OK;
+    free(c->last_path);
+    c->last_path = NULL;
+    enum status rc = image_ref_load(&bytes, &c->o->images, s, image, path, e);
+    if (rc) return rc;
+    rc = vision_probe(&c->model.processor, &c->model.limits, bytes.at, bytes.len, &c->last, e);
+    mem_free(&c->mem, bytes.at);
+    if (rc) err_wrap(e, "%s", path ? path : "inline image");
+    if (!rc && path) c->last_path = strdup(path);
+    return rc;
+}
+
 static enum status check_image(struct check *c, const struct input_item *item, size_t i,
                                unsigned *rows, struct err *e)
 {
     struct image_ref_source s = {item->line ? item->path : NULL, item->offset};
     const struct job_image *image = &item->job->images[i];
-    struct image_ref_bytes bytes = {.mem = &c->mem};
-    struct picture_info info = {0};
     char *path = NULL;
     enum status rc = OK;
     if (image->ref) rc = image_ref_resolve(&c->o->images, &s, image->ref, &path, e);
-    if (!rc) rc = image_ref_load(&bytes, &c->o->images, &s, image, path, e);
-    if (!rc) {
-        rc = vision_probe(&c->processor, &c->limits, bytes.at, bytes.len, &info, e);
-        if (rc) err_wrap(e, "%s", path ? path : "inline image");
-    }
-    if (!rc) {
-        count_image(c, &info);
-        *rows = info.rows;
-        job_set_image_size(item->job, i, info.width, info.height);
-        for (unsigned w = 0; w < info.n_warnings; w++, c->warnings++)
-            tell(c, item, "warning", info.warnings[w]);
-    }
-    mem_free(&c->mem, bytes.at);
+    if (!rc) rc = probe(c, &s, image, path, e);
     free(path);
-    return rc;
+    if (rc) return rc;
+    count_image(c, &c->last);
+    *rows = c->last.rows;
+    job_set_image_size(item->job, i, c->last.width, c->last.height);
+    for (unsigned w = 0; w < c->last.n_warnings; w++, c->warnings++)
+        tell(c, item, "warning", c->last.warnings[w]);
+    return OK;
 }
 
 static enum status check_prompt(struct check *c, const struct job *j, const unsigned *rows,
                                 struct err *e)
 {
-    struct chat_options o = {j->settings.effort != NULL, j->settings.effort, j->format, j->schema};
-    struct chat_prompt chat = {0};
+    const struct config *config = &c->model.config;
+    struct prepare_opts o = {.config = config, .tok = c->model.tok, .model_name = c->model.name};
     struct prompt prompt = {0};
-    if (j->n_images && !c->config.has_vision)
-        return err_set(e, E_INVALID_REQUEST, "the model takes no images");
-    enum status rc = chat_render(&chat, j->messages, j->n_messages, &o, e);
-    if (!rc) rc = prompt_build(&prompt, c->tok, &chat, c->config.media_pad, rows, j->n_images, e);
+    if (j->n_images && !c->model.has_vision)
+        return err_set(e, E_INVALID_REQUEST, "the job has %zu images, the model takes none",
+                       j->n_images);
+    enum status rc = prepare_model(&o, j, e);
+    if (!rc) rc = prepare_prompt(&o, j, rows, &prompt, e);
     uint64_t n = prompt.ids.n;
-    if (!rc && n + j->settings.max_tokens > c->config.context)
+    if (!rc && n + j->settings.max_tokens > config->context)
         rc = err_set(e, E_PROMPT_TOO_LONG,
                      "%" PRIu64 " prompt tokens and max_tokens %" PRIu64
                      " make more than the model's context of %" PRIu32,
-                     n, j->settings.max_tokens, c->config.context);
+                     n, j->settings.max_tokens, config->context);
     if (!rc) {
         c->prompt_tokens += n;
         if (n > c->longest_prompt) c->longest_prompt = n;
         c->answer_tokens += j->settings.max_tokens;
     }
     prompt_free(&prompt);
-    chat_prompt_free(&chat);
     return rc;
 }
 
@@ -139,7 +149,7 @@ static enum status check_job(struct check *c, const struct input_item *item, str
     job_settings_fill(&j->settings, &job_default_settings);
     enum status rc = check_id(c, item, e);
     for (size_t i = 0; i < j->n_images && !rc; i++) rc = check_image(c, item, i, &rows[i], e);
-    if (!rc && c->tok) rc = check_prompt(c, j, rows, e);
+    if (!rc && c->model.tok) rc = check_prompt(c, j, rows, e);
     free(rows);
     return rc;
 }
@@ -173,17 +183,11 @@ static enum status open_all(struct check *c, struct err *e)
                             .n_paths = o->operands.n,
                             .job = {o->prompt, o->system},
                             .max_line_bytes = o->max_line_bytes};
-    vision_limits_default(&c->limits);
-    if (o->max_pixels) c->limits.max_pixels = o->max_pixels;
-    if (o->images.max_bytes) c->limits.max_bytes = o->images.max_bytes;
-    c->limits.max_patches = o->max_patches;
-    c->limits.exif = !o->no_exif;
-    c->limits.lenient = o->lenient_images;
     enum status rc = input_open(&c->in, &in, e);
-    if (!rc && o->model) rc = config_load(&c->config, o->model, e);
-    if (!rc && o->model) rc = tok_open(&c->tok, o->model, c->config.vocab, e);
-    const char *dir = c->tok && c->config.has_vision ? o->model : NULL;
-    return rc ? rc : vision_processor_load(&c->processor, dir, e);
+    if (rc) return rc;
+    if (o->model) return cmd_model_begin(&c->model, o, e);
+    cmd_limits(&c->model.limits, o);
+    return vision_processor_load(&c->model.processor, NULL, e);
 }
 
 static void print_summary(const struct check *c)
@@ -196,7 +200,7 @@ static void print_summary(const struct check *c)
         printf(" of %u x %u to %u x %u pixels, %" PRIu64 " tokens", c->least.width, c->least.height,
                c->most.width, c->most.height, c->image_tokens);
     if (c->warnings) printf(", %" PRIu64 " warnings", c->warnings);
-    if (c->tok)
+    if (c->model.tok)
         printf("\n%" PRIu64 " prompt tokens, the longest prompt %" PRIu64
                "; answers of at most %" PRIu64 " tokens\n",
                c->prompt_tokens, c->longest_prompt, c->answer_tokens);
@@ -218,7 +222,7 @@ static void print_json_summary(const struct check *c)
            ",\"warnings\":%" PRIu64,
            c->images, c->least.width, c->least.height, c->most.width, c->most.height,
            c->image_tokens, c->warnings);
-    if (c->tok)
+    if (c->model.tok)
         printf(",\"prompt_tokens\":%" PRIu64 ",\"longest_prompt\":%" PRIu64
                ",\"max_answer_tokens\":%" PRIu64,
                c->prompt_tokens, c->longest_prompt, c->answer_tokens);
@@ -241,8 +245,9 @@ int cmd_check(const struct cmd_options *o)
     else if (!rc && !o->quiet)
         print_summary(&c);
     input_close(c.in);
-    tok_close(c.tok);
+    cmd_model_close(&c.model);
     id_set_free(&c.ids);
+    free(c.last_path);
     mem_close(&c.mem);
     return code;
 }

@@ -6,7 +6,7 @@ void eta_prompt(struct eta *t, const struct eta_load *job, uint64_t text_tokens,
 {
     t->prepared.jobs += job->jobs;
     t->prepared.text_bytes += job->text_bytes;
-    t->prepared.images += job->images;
+    t->prepared.image_rows += job->image_rows;
     t->text_tokens += (double)text_tokens;
     t->image_tokens += (double)image_tokens;
 }
@@ -15,7 +15,7 @@ void eta_finish(struct eta *t, const struct eta_load *job, uint64_t answer_token
 {
     t->left.jobs -= job->jobs;
     t->left.text_bytes -= job->text_bytes;
-    t->left.images -= job->images;
+    t->left.image_rows -= job->image_rows;
     if (answer_tokens == 0) return;
     t->answers++;
     t->answer_tokens += (double)answer_tokens;
@@ -29,7 +29,7 @@ static double ratio(double a, double b, double otherwise)
 double eta_rows(const struct eta *t)
 {
     double rows = t->left.text_bytes * ratio(t->text_tokens, t->prepared.text_bytes, 1.0 / 3) +
-                  t->left.images * ratio(t->image_tokens, t->prepared.images, 1024) +
+                  t->left.image_rows * ratio(t->image_tokens, t->prepared.image_rows, 1) +
                   t->left.jobs * ratio(t->answer_tokens, t->answers, 128);
     return rows > 0 ? rows : 0;
 }

@@ -6,9 +6,11 @@
 
 #include <stdint.h>
 
+#define ETA_IMAGE_ROWS 1024
+
 /* Of some jobs together. */
 struct eta_load {
-    double jobs, text_bytes, images;
+    double jobs, text_bytes, image_rows; /* as far as known before; ETA_IMAGE_ROWS each otherwise */
 };
 
 struct eta {
@@ -23,8 +25,7 @@ void eta_prompt(struct eta *t, const struct eta_load *job, uint64_t text_tokens,
                 uint64_t image_tokens);
 /* A job left the queue; answer_tokens 0 for those that failed early. */
 void eta_finish(struct eta *t, const struct eta_load *job, uint64_t answer_tokens);
-/* Rows of all that is left. Before anything was learned: 3 bytes a token, 1024 an image, 128 an
- * answer. */
+/* Rows of all that is left. Before anything was learned: 3 bytes a token, 128 an answer. */
 double eta_rows(const struct eta *t);
 
 #endif

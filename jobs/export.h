@@ -1,25 +1,25 @@
-/* Results as files, at any time, also while a run is under way.
- *
- * A file is always written whole, in input order, and put in place by a rename. Rows are read in
- * pages, so that no read keeps a run from committing; what finishes meanwhile may or may not be in
- * the file. */
+/* Results as files, at any time, also while a run is under way. A file is always written whole, in
+ * input order, and put in place by a rename; what finishes meanwhile may or may not be in it. */
 #ifndef NS_EXPORT_H
 #define NS_EXPORT_H
 
-#include "jobs/db.h"
-#include "src/mem.h"
+#include "jobs/export_form.h"
 
-struct export_counts {
-    uint64_t answers, failures;
+/* What to do with a sidecar text that is there already. */
+enum export_existing { EXPORT_ERROR, EXPORT_SKIP, EXPORT_OVERWRITE, EXPORT_APPEND, EXPORT_PREPEND };
+
+struct export_request {
+    enum export_format format;
+    const char *path;        /* NULL: only errors; not used by EXPORT_TXT */
+    const char *errors_path; /* failures as OpenAI batch lines; or NULL */
+    enum export_existing existing;
 };
 
-/* OpenAI batch output, one line a finished job. errors_path: the failures once more, on their own;
- * either may be NULL. */
-enum status export_openai(struct db *db, const char *path, const char *errors_path,
-                          struct export_counts *out, struct err *e);
+struct export_counts {
+    uint64_t answers, failures; /* written */
+};
 
-/* Append text as a JSON string; bytes that are no UTF-8 (names of files) become U+FFFD. NULL: null.
- */
-enum status export_quote(struct buf *out, const char *text, size_t len, struct err *e);
+enum status export_files(struct db *db, const struct export_request *r, struct export_counts *out,
+                         struct err *e);
 
 #endif

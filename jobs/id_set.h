@@ -1,4 +1,5 @@
-/* Which ids were seen, and where first: 16 bytes a slot, 32 MiB for a million ids. Ids are known by
+/* Which ids were seen, and where first: 16 bytes a slot, 32 MiB for a million ids
+ * and half as much again while it grows. Ids are known by
  * 64 bits of their SHA-256: ten million of them are all told apart but once in 300,000 such sets.
  */
 #ifndef NS_ID_SET_H

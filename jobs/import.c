@@ -72,11 +72,11 @@ static enum status restart_input(struct import *im, struct err *e)
     if (!rc)
         rc = db_run(im->db, e, "UPDATE jobs SET line=-line WHERE input_id=?1 AND line>0", "i", id);
     if (!rc)
-        rc =
-            db_run(im->db, e,
-                   "UPDATE inputs SET bytes=?2, sha256=?3, options_sha256=?4, items=0, complete=0, "
-                   "imported_at=unixepoch() WHERE id=?1",
-                   "iiss", id, (int64_t)im->bytes, im->sha256, im->options_sha256);
+        rc = db_run(im->db, e,
+                    "UPDATE inputs SET bytes=?2, sha256=?3, options_sha256=?4, items=0, mine=0, "
+                    "complete=0, "
+                    "imported_at=unixepoch() WHERE id=?1",
+                    "iiss", id, (int64_t)im->bytes, im->sha256, im->options_sha256);
     if (!rc) rc = db_commit(im->db, e);
     if (rc) db_rollback(im->db);
     return rc;
@@ -145,8 +145,8 @@ static enum status flush(struct import *im, bool complete, uint64_t items, struc
             im->o->note(im->o->user, im->place.path, &im->rows[i]);
     }
     if (!rc)
-        rc = db_run(im->db, e, "UPDATE inputs SET items=?2, complete=?3 WHERE id=?1", "iii",
-                    im->place.input_id, (int64_t)items, (int64_t)complete);
+        rc = db_run(im->db, e, "UPDATE inputs SET items=?2, complete=?3, mine=mine+?4 WHERE id=?1",
+                    "iiii", im->place.input_id, (int64_t)items, (int64_t)complete, (int64_t)im->n);
     if (!rc && complete) {
         rc = db_run(im->db, e, "DELETE FROM jobs WHERE input_id=?1 AND line<0 AND state<>'done'",
                     "i", im->place.input_id);

@@ -2,7 +2,8 @@
  *
  * A name that ends in .jsonl, .ndjson or .json, or a file that begins with "{", holds lines; any
  * other file is a picture; a folder gives the pictures in it and below, in the order of their
- * names, hidden ones left out. One line is in memory at a time. */
+ * names, hidden ones left out; links to folders below it are not followed. One line is in memory at
+ * a time. */
 #ifndef NS_INPUT_H
 #define NS_INPUT_H
 

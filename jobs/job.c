@@ -120,5 +120,6 @@ uint64_t job_shard_hash(const struct job *j)
 
 bool job_in_shard(const struct job *j, uint32_t k, uint32_t n)
 {
-    return n == 0 || job_shard_hash(j) % n == k - 1;
+    uint64_t h = j->custom_id ? job_shard_hash(j) : 0;
+    return n == 0 || h % n == k - 1;
 }

@@ -113,7 +113,8 @@ void job_set_image_size(struct job *j, size_t i, unsigned width, unsigned height
 /* What a shard is chosen by: a hash of the first image, so that questions on one image stay
  * together, else of the id. The same on every machine, wherever the line stands. */
 uint64_t job_shard_hash(const struct job *j);
-/* Whether j belongs to shard k of n, 1 <= k <= n; n 0: there is only one. */
+/* Whether j belongs to shard k of n, 1 <= k <= n; n 0: there is only one. A job without an id is
+ * the first shard's. */
 bool job_in_shard(const struct job *j, uint32_t k, uint32_t n);
 
 #endif

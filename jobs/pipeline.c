@@ -88,7 +88,12 @@ static void end(struct pipeline *p, enum pipeline_end how)
 
 static struct eta_load load_of(const struct flight *f)
 {
-    return (struct eta_load){1, (double)f->job.text_bytes, (double)f->job.n_images};
+    struct eta_load load = {1, (double)f->job.text_bytes, 0};
+    for (size_t i = 0; i < f->job.n_images; i++) {
+        int64_t rows = f->job.images[i].rows;
+        load.image_rows += rows ? (double)rows : ETA_IMAGE_ROWS;
+    }
+    return load;
 }
 
 static void land(struct pipeline *p, struct flight *f)
@@ -351,7 +356,7 @@ static enum status update_run(struct pipeline *p, struct err *e)
     struct run_counts c = {
         .done = p->report->done,
         .failed = p->report->failed,
-        .prompt_tokens = p->report->prompt_tokens,
+        .prompt_rows = s.prefill_rows,
         .completion_tokens = p->state.tokens,
         .sweeps = s.sweeps,
         .bytes_read = s.expert_bytes + s.trunk_bytes,
@@ -449,24 +454,15 @@ static enum status step(struct pipeline *p, struct err *e)
 static enum status load_counts(struct pipeline *p, struct err *e)
 {
     struct queue_counts c;
-    int64_t text, images;
+    int64_t text, rows;
     enum status rc = queue_counts(p->o->db, &c, e);
-    if (!rc)
-        rc = db_int(p->o->db, &text, 0, e,
-                    "SELECT sum(text_bytes) FROM jobs WHERE state IN "
-                    "('pending','running','retry_wait')",
-                    "");
-    if (!rc)
-        rc = db_int(p->o->db, &images, 0, e,
-                    "SELECT sum(n_images) FROM jobs WHERE state IN "
-                    "('pending','running','retry_wait')",
-                    "");
+    if (!rc) rc = queue_load(p->o->db, ETA_IMAGE_ROWS, &text, &rows, e);
     if (rc) return rc;
     p->state.total = queue_total(&c);
     p->state.done = c.done;
     p->state.failed = c.failed;
     p->state.cancelled = c.cancelled;
-    p->eta.left = (struct eta_load){(double)queue_unfinished(&c), (double)text, (double)images};
+    p->eta.left = (struct eta_load){(double)queue_unfinished(&c), (double)text, (double)rows};
     return OK;
 }
 

@@ -49,26 +49,34 @@ static size_t borrowed_by(const struct ready *r)
     return bytes;
 }
 
-/* Encodes a picture that is not in the store. When the budget is used up by the pictures of other
- * jobs, their end is waited for. */
+/* After E_BUDGET: true when other jobs' pictures were given back meanwhile, so that another try
+ * makes sense; else the picture alone is too large for this run. */
+static bool try_again(struct prepare *p, const struct ready *r, enum status *rc, struct err *e)
+{
+    if (*rc != E_BUDGET) return false;
+    if (atomic_load(&p->stopping)) {
+        *rc = err_set(e, E_STOPPED, "stopped");
+        return false;
+    }
+    if (image_store_relieve(p->store, borrowed_by(r))) return true;
+    struct err why = *e;
+    *rc = err_set(e, E_IMAGE_TOO_LARGE, "%s", why.text);
+    return false;
+}
+
 static enum status encode(struct prepare *p, struct ready *r, size_t i,
                           const struct image_ref_bytes *b, struct err *e)
 {
     struct picture_info info;
     float *rows;
-    size_t own = borrowed_by(r), row_bytes = p->o.config->hidden * sizeof(float);
-    image_store_room(p->store, 0, own);
-    for (;;) {
-        if (atomic_load(&p->stopping)) return err_set(e, E_STOPPED, "stopped");
-        enum status rc = p->o.encode(p->o.vision, b->at, b->len, &info, &rows, e);
-        if (!rc)
-            return image_store_put(p->store, &r->rows[i], b->sha256, &info, rows,
-                                   info.rows * row_bytes, e);
-        if (rc != E_BUDGET) return rc;
-        if (image_store_relieve(p->store, own)) continue;
-        struct err why = *e;
-        return err_set(e, E_IMAGE_TOO_LARGE, "%s", why.text);
-    }
+    enum status rc;
+    image_store_room(p->store, 0, borrowed_by(r));
+    do {
+        rc = p->o.encode(p->o.vision, b->at, b->len, &info, &rows, e);
+    } while (try_again(p, r, &rc, e));
+    if (rc) return rc;
+    size_t bytes = info.rows * p->o.config->hidden * sizeof *rows;
+    return image_store_put(p->store, &r->rows[i], b->sha256, &info, rows, bytes, e);
 }
 
 static enum status warnings_json(char **out, const struct picture_info *info, struct err *e)
@@ -85,49 +93,62 @@ static enum status warnings_json(char **out, const struct picture_info *info, st
     return rc;
 }
 
-static enum status image(struct prepare *p, struct ready *r, size_t i, struct err *e)
+/* The bytes, and that they are those of the import. */
+static enum status load(struct prepare *p, struct ready *r, size_t i, struct image_ref_bytes *b,
+                        struct err *e)
 {
     const struct queue_job *q = r->from;
     const struct queue_image *known = i < q->n_images ? &q->images[i] : NULL;
     struct image_ref_source source = {.path = q->source, .line_offset = (uint64_t)q->offset};
-    struct image_ref_bytes b = {.mem = p->o.mem};
-    const char *ref = r->job.images[i].ref;
-    char *path = NULL;
+    const struct job_image *image = &r->job.images[i];
+    char *found = NULL;
+    const char *path = known ? known->path : NULL;
     enum status rc = OK;
-    if (ref && !(known && known->path))
-        rc = image_ref_resolve(&p->o.images, &source, ref, &path, e);
-    if (!rc)
-        rc = image_ref_load(&b, &p->o.images, &source, &r->job.images[i],
-                            path    ? path
-                            : known ? known->path
-                                    : NULL,
-                            e);
-    r->transient = rc == E_IMAGE_UNREADABLE;
-    if (!rc && known && known->sha256[0] && strcmp(known->sha256, b.sha256) != 0 &&
+    if (image->ref && !path) {
+        rc = image_ref_resolve(&p->o.images, &source, image->ref, &found, e);
+        path = found;
+    }
+    if (!rc) {
+        do {
+            rc = image_ref_load(b, &p->o.images, &source, image, path, e);
+        } while (try_again(p, r, &rc, e));
+        r->transient = rc == E_IMAGE_UNREADABLE;
+    }
+    if (!rc && known && known->sha256[0] && strcmp(known->sha256, b->sha256) != 0 &&
         !p->o.keep_changed)
         rc = err_set(e, E_IMAGE_CHANGED, "%s changed since it was imported",
-                     ref ? ref : "the inline image");
-    if (rc) goto out;
+                     image->ref ? image->ref : "the inline image");
+    free(found);
+    return rc;
+}
 
-    r->rows[i] = image_store_get(p->store, b.sha256);
-    if (!r->rows[i]) rc = encode(p, r, i, &b, e);
-    if (rc) goto out;
+static enum status note_facts(struct ready *r, size_t i, struct err *e)
+{
     const struct picture_info *info = &r->rows[i]->info;
+    char *warnings;
+    enum status rc = warnings_json(&warnings, info, e);
+    if (rc) return rc;
     struct result_image *f = &r->facts[i];
     *f = (struct result_image){.width = info->width,
                                .height = info->height,
                                .orientation = info->orientation,
-                               .tokens = info->rows};
-    memcpy(f->sha256, b.sha256, sizeof f->sha256);
-    char *warnings;
-    rc = warnings_json(&warnings, info, e);
-    f->warnings = warnings;
+                               .tokens = info->rows,
+                               .warnings = warnings};
+    memcpy(f->sha256, r->rows[i]->sha256, sizeof f->sha256);
     r->n_facts = i + 1;
     job_set_image_size(&r->job, i, info->width, info->height);
-out:
+    return OK;
+}
+
+static enum status image(struct prepare *p, struct ready *r, size_t i, struct err *e)
+{
+    struct image_ref_bytes b = {.mem = p->o.mem};
+    enum status rc = load(p, r, i, &b, e);
+    if (!rc) r->rows[i] = image_store_get(p->store, b.sha256);
+    if (!rc && !r->rows[i]) rc = encode(p, r, i, &b, e);
+    if (!rc) rc = note_facts(r, i, e);
     if (rc && status_fault(rc) == FAULT_JOB && r->job.n_images > 1) err_wrap(e, "image %zu", i + 1);
     if (b.at) mem_free(p->o.mem, b.at);
-    free(path);
     return rc;
 }
 
@@ -160,43 +181,47 @@ static enum status hash_rows(struct ready *r, struct err *e)
     return OK;
 }
 
-static enum status prompt(struct prepare *p, struct ready *r, struct err *e)
+enum status prepare_prompt(const struct prepare_opts *o, const struct job *j, const unsigned *rows,
+                           struct prompt *out, struct err *e)
 {
-    const struct job *j = &r->job;
-    struct chat_options o = {
+    struct chat_options c = {
         .thinking = j->settings.effort != NULL,
         .effort = j->settings.effort,
         .format = j->format,
         .schema = j->schema,
     };
     struct chat_prompt chat = {0};
+    enum status rc = chat_render(&chat, j->messages, j->n_messages, &c, e);
+    if (!rc) rc = prompt_build(out, o->tok, &chat, o->config->media_pad, rows, j->n_images, e);
+    chat_prompt_free(&chat);
+    return rc;
+}
+
+static enum status prompt(struct prepare *p, struct ready *r, struct err *e)
+{
     unsigned *rows = calloc(r->n_images + 1, sizeof *rows);
     if (!rows) return err_set(e, E_NOMEM, "no memory for a prompt");
     for (size_t i = 0; i < r->n_images; i++) rows[i] = r->rows[i]->info.rows;
-    enum status rc = chat_render(&chat, j->messages, j->n_messages, &o, e);
-    if (!rc)
-        rc =
-            prompt_build(&r->prompt, p->o.tok, &chat, p->o.config->media_pad, rows, r->n_images, e);
+    enum status rc = prepare_prompt(&p->o, &r->job, rows, &r->prompt, e);
     for (size_t i = 0; i < r->n_images && !rc; i++)
         r->images[i] = (struct engine_image){
             .first = r->prompt.images[i].first, .n = rows[i], .rows = r->rows[i]->rows};
     if (!rc) rc = hash_rows(r, e);
-    chat_prompt_free(&chat);
     free(rows);
     return rc;
 }
 
 /* "kimi-k3", "moonshotai/kimi-k3" and "Kimi-K3" all mean a model folder kimi-k3. */
-static enum status check_model(const struct prepare *p, const struct job *j, struct err *e)
+enum status prepare_model(const struct prepare_opts *o, const struct job *j, struct err *e)
 {
-    if (!j->model || !p->o.model_name) return OK;
+    if (!j->model || !o->model_name) return OK;
     const char *slash = strrchr(j->model, '/');
     const char *asked = slash ? slash + 1 : j->model;
-    if (!strcasecmp(asked, p->o.model_name) || !strcasecmp(asked, p->o.config->model_type) ||
-        !strcasecmp(asked, p->o.config->architecture))
+    if (!strcasecmp(asked, o->model_name) || !strcasecmp(asked, o->config->model_type) ||
+        !strcasecmp(asked, o->config->architecture))
         return OK;
     return err_set(e, E_INVALID_REQUEST, "the job asks for model \"%.100s\", loaded is \"%.100s\"",
-                   j->model, p->o.model_name);
+                   j->model, o->model_name);
 }
 
 void prepare_job(struct prepare *p, struct ready *r)
@@ -204,7 +229,7 @@ void prepare_job(struct prepare *p, struct ready *r)
     *r = (struct ready){.from = r->from};
     struct err *e = &r->err;
     enum status rc = job_from_spec(&r->job, r->from->spec, r->from->spec_len, e);
-    if (!rc) rc = check_model(p, &r->job, e);
+    if (!rc) rc = prepare_model(&p->o, &r->job, e);
     if (!rc) rc = images(p, r, e);
     if (!rc) rc = prompt(p, r, e);
     e->code = rc;

@@ -27,6 +27,13 @@ struct prepare_opts {
     const char *model_name; /* what a job's `model` may ask for */
 };
 
+/* What of prepare_job needs no pictures and no engine; of o: config, tok, model_name. */
+/* E_INVALID_REQUEST when a job asks for another model. */
+enum status prepare_model(const struct prepare_opts *o, const struct job *j, struct err *e);
+/* The prompt of a job whose images have sizes; rows[i]: rows of the i-th. prompt_free it. */
+enum status prepare_prompt(const struct prepare_opts *o, const struct job *j, const unsigned *rows,
+                           struct prompt *out, struct err *e);
+
 struct prepare;
 
 /* A job ready to run, or what is wrong with it. */

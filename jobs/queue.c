@@ -6,15 +6,38 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
+
+#define LOCK_TRIES   5
+#define LOCK_WAIT_NS 40000000L
 
 enum status queue_lock(int *fd, const char *db_path, bool shared, struct err *e)
 {
     struct buf path = {0};
     *fd = -1;
     enum status rc = buf_addf(&path, e, "%s.lock", db_path);
-    if (!rc) rc = os_lock(fd, path.data, shared, e);
+    /* `status` holds it for a moment to see whether somebody does. */
+    for (int tries = 0; !rc && *fd < 0 && tries < LOCK_TRIES; tries++) {
+        rc = os_lock(fd, path.data, shared, e);
+        if (rc == E_LOCKED) err_set(e, rc, "%s is being worked by another process", db_path);
+        if (rc != E_LOCKED || tries + 1 == LOCK_TRIES) break;
+        nanosleep(&(struct timespec){.tv_nsec = LOCK_WAIT_NS}, NULL);
+        rc = OK;
+    }
     buf_free(&path);
     return rc;
+}
+
+bool queue_is_locked(const char *db_path)
+{
+    struct buf path = {0};
+    int fd = -1;
+    bool locked = false;
+    if (!buf_addf(&path, NULL, "%s.lock", db_path) && os_exists(path.data))
+        locked = os_lock(&fd, path.data, false, NULL) == E_LOCKED;
+    os_unlock(&fd);
+    buf_free(&path);
+    return locked;
 }
 
 void queue_unlock(int *fd)
@@ -151,7 +174,8 @@ static enum status read_images(struct db *db, struct queue_job *j, struct err *e
     j->images = calloc((size_t)n, sizeof *j->images);
     if (!j->images) return err_set(e, E_NOMEM, "job %lld: no memory", (long long)j->id);
     sqlite3_stmt *s;
-    rc = db_stmt(db, &s, "SELECT path, sha256 FROM job_images WHERE job_id=?1 ORDER BY n", e);
+    rc = db_stmt(db, &s, "SELECT path, sha256, tokens FROM job_images WHERE job_id=?1 ORDER BY n",
+                 e);
     if (!rc) rc = db_bind(db, s, e, "i", j->id);
     bool row = !rc;
     while (row && !rc) {
@@ -160,6 +184,7 @@ static enum status read_images(struct db *db, struct queue_job *j, struct err *e
         struct queue_image *m = &j->images[j->n_images++];
         const unsigned char *sha = sqlite3_column_text(s, 1);
         if (sha) snprintf(m->sha256, sizeof m->sha256, "%s", (const char *)sha);
+        m->rows = sqlite3_column_int64(s, 2);
         rc = db_text(db, s, 0, &m->path, NULL, e);
     }
     return rc;
@@ -274,6 +299,20 @@ int64_t queue_unfinished(const struct queue_counts *c)
     return c->pending + c->running + c->retry_wait;
 }
 
+enum status queue_load(struct db *db, int64_t unknown, int64_t *text_bytes, int64_t *image_rows,
+                       struct err *e)
+{
+    enum status rc = db_int(db, text_bytes, 0, e,
+                            "SELECT sum(text_bytes) FROM jobs WHERE state IN "
+                            "('pending','running','retry_wait')",
+                            "");
+    return rc ? rc
+              : db_int(db, image_rows, 0, e,
+                       "SELECT sum(coalesce(m.tokens, ?1)) FROM jobs j JOIN job_images m ON "
+                       "m.job_id=j.id WHERE j.state IN ('pending','running','retry_wait')",
+                       "i", unknown);
+}
+
 enum status queue_next_due(struct db *db, int64_t *at, struct err *e)
 {
     int64_t lease = INT64_MAX;
@@ -302,6 +341,7 @@ enum status queue_retry(struct db *db, const struct queue_filter *f, int64_t *n,
                 "sss", f->custom_id, f->state, f->code);
     if (rc) goto out;
     *n = db_changes(db);
+    if (f->dry) goto out;
     /* Pending jobs with a result are those just set. */
     rc = db_run(db, e,
                 "UPDATE job_images SET sha256=NULL WHERE path IS NOT NULL AND job_id IN (SELECT "
@@ -314,7 +354,7 @@ enum status queue_retry(struct db *db, const struct queue_filter *f, int64_t *n,
                     "");
     if (!rc) rc = db_commit(db, e);
 out:
-    if (rc) db_rollback(db);
+    if (rc || f->dry) db_rollback(db);
     return rc;
 }
 
@@ -331,6 +371,7 @@ enum status queue_cancel(struct db *db, const struct queue_filter *f, int64_t no
                 "sss", f->custom_id, f->state, f->code);
     if (rc) goto out;
     *n = db_changes(db);
+    if (f->dry) goto out;
     rc = db_run(db, e,
                 "INSERT INTO results(job_id, attempt, code, message, prompt_tokens, "
                 "completion_tokens, prefill_s, decode_s, finished_at) "
@@ -345,6 +386,6 @@ enum status queue_cancel(struct db *db, const struct queue_filter *f, int64_t no
                     "");
     if (!rc) rc = db_commit(db, e);
 out:
-    if (rc) db_rollback(db);
+    if (rc || f->dry) db_rollback(db);
     return rc;
 }

@@ -16,6 +16,8 @@
  * ends with the process, however it dies. E_LOCKED. */
 enum status queue_lock(int *fd, const char *db_path, bool shared, struct err *e);
 void queue_unlock(int *fd);
+/* Does a `run` hold it? Workers' shared locks do not show. */
+bool queue_is_locked(const char *db_path);
 
 struct queue_worker {
     const char *name; /* unique among those alive: host, process, start */
@@ -27,6 +29,7 @@ struct queue_worker {
 struct queue_image {
     char *path;                 /* NULL: inline */
     char sha256[JOB_SHA_CHARS]; /* "": not known */
+    int64_t rows;               /* of embeddings; 0: not known */
 };
 
 /* A claimed job. End with queue_job_free. */
@@ -69,6 +72,10 @@ struct queue_counts {
 enum status queue_counts(struct db *db, struct queue_counts *out, struct err *e);
 int64_t queue_total(const struct queue_counts *c);
 int64_t queue_unfinished(const struct queue_counts *c);
+/* What the unfinished jobs hold: bytes of text, and rows of pictures, `unknown` for each of which
+ * the size is not known. */
+enum status queue_load(struct db *db, int64_t unknown, int64_t *text_bytes, int64_t *image_rows,
+                       struct err *e);
 /* When the next job may become ready: the least due time or lease end; INT64_MAX when none waits.
  */
 enum status queue_next_due(struct db *db, int64_t *at, struct err *e);
@@ -78,6 +85,7 @@ struct queue_filter {
     const char *custom_id; /* or NULL */
     const char *state;     /* or NULL */
     const char *code;      /* of the result; or NULL */
+    bool dry;              /* only count */
 };
 /* failed or cancelled -> pending, its result removed (attempts keep it). Pictures are taken as they
  * are by then. Bad lines and duplicates stay. *n: how many. */

@@ -59,6 +59,10 @@ static enum status look(struct row_image *m, const struct row_opts *o,
     if (!rc && image->ref) rc = image_ref_resolve(&o->images, s, image->ref, &m->path, e);
     if (rc) return rc;
     rc = image_ref_load(&b, &o->images, s, image, m->path, e);
+    if (rc == E_BUDGET) {
+        struct err why = *e;
+        return err_set(e, E_IMAGE_TOO_LARGE, "%s", why.text);
+    }
     if (rc) return rc;
     memcpy(m->sha256, b.sha256, sizeof m->sha256);
     if (o->probe) rc = o->probe(o->processor, o->limits, b.at, b.len, &m->info, e);
@@ -287,8 +291,8 @@ enum status row_store(struct db *db, struct row *r, const struct row_place *p,
     enum status rc = find(db, r, &k, e);
     bool mine = k.id && k.input_id == p->input_id;
     *outcome = ROW_KNOWN;
-    if (rc) {
-    } else if (!k.id) {
+    if (rc) goto out;
+    if (!k.id) {
         *outcome = r->code ? ROW_BAD : ROW_ADDED;
         rc = insert(db, r, p, 0, e);
     } else if (mine && k.line < 0) {
@@ -302,6 +306,7 @@ enum status row_store(struct db *db, struct row *r, const struct row_place *p,
         *outcome = ROW_DUPLICATE;
         rc = duplicate(db, r, p, &k, e);
     }
+out:
     free(k.path);
     return rc;
 }

@@ -89,11 +89,11 @@ enum status run_update(struct db *db, int64_t id, const struct run_counts *c, in
 {
     return db_run(
         db, e,
-        "UPDATE runs SET updated_at=unixepoch(), done=?2, failed=?3, prompt_tokens=?4, "
+        "UPDATE runs SET updated_at=unixepoch(), done=?2, failed=?3, prompt_rows=?4, "
         "completion_tokens=?5, sweeps=?6, bytes_read=?7, seconds=?8, "
         "exit_code=nullif(?9, -1), ended_at=CASE WHEN ?9<0 THEN NULL ELSE unixepoch() END "
         "WHERE id=?1",
-        "iiiiiiidi", id, (int64_t)c->done, (int64_t)c->failed, (int64_t)c->prompt_tokens,
+        "iiiiiiidi", id, (int64_t)c->done, (int64_t)c->failed, (int64_t)c->prompt_rows,
         (int64_t)c->completion_tokens, (int64_t)c->sweeps, (int64_t)c->bytes_read, c->seconds,
         (int64_t)exit_code);
 }

@@ -20,7 +20,7 @@ enum status run_settings(struct db *db, const struct run_setting *list, size_t n
 enum status run_setting(struct db *db, const char *name, char **value, struct err *e);
 
 struct run_counts {
-    uint64_t done, failed, prompt_tokens, completion_tokens, sweeps, bytes_read;
+    uint64_t done, failed, prompt_rows, completion_tokens, sweeps, bytes_read;
     double seconds;
 };
 /* What is told about a run with each of its results. */

@@ -33,6 +33,8 @@ static enum status open_sweep(struct engine *g, const struct engine_opts *o, str
     g->sweep.moe.group = p->expert_slots > 1 ? p->expert_slots - 1 : 1;
     g->sweep.moe.guess =
         p->expert_slots < (size_t)config_moe_layers(&g->config) * g->config.experts;
+    g->sweep.moe.on_route = o->route;
+    g->sweep.moe.user = o->trace_user;
     g->sweep.trace = o->trace;
     g->sweep.trace_user = o->trace_user;
     g->sweep.arena.cap = sweep_bytes(&g->config, &size);
@@ -126,11 +128,12 @@ static enum status check_sequence(const struct engine *g, const struct engine_se
     if (s->n_ids == 0 || s->max_tokens == 0 || s->n_done >= s->max_tokens)
         return err_set(e, E_INTERNAL, "a sequence of %zu prompt rows, %zu of %zu tokens", s->n_ids,
                        s->n_done, s->max_tokens);
-    if (s->n_ids > g->plan.context || s->max_tokens > g->plan.context - s->n_ids)
-        return err_set(
-            e, E_PROMPT_TOO_LONG,
-            "the prompt has %zu rows and may give %zu tokens; this run has room for %zu in all",
-            s->n_ids, s->max_tokens, g->plan.context);
+    bool context = s->n_ids > g->config.context || s->max_tokens > g->config.context - s->n_ids;
+    if (context || s->n_ids > g->plan.context || s->max_tokens > g->plan.context - s->n_ids)
+        return err_set(e, E_PROMPT_TOO_LONG,
+                       "the prompt has %zu rows and may give %zu tokens; %s %zu in all", s->n_ids,
+                       s->max_tokens, context ? "the model's context has" : "this run has room for",
+                       context ? g->config.context : g->plan.context);
     return check_rows(g, s, e);
 }
 

@@ -25,6 +25,7 @@ struct engine_opts {
     size_t draft_fixed; /* draft that many tokens whenever possible; 0: adapt (plan.draft_rows 0:
                            never) */
     trace_fn trace;     /* tests: looks at intermediate rows; or NULL */
+    route_fn route;     /* told what each layer's router chose; or NULL */
     void *trace_user;
 };
 

@@ -2,9 +2,10 @@
  *
  * It holds bytes by key. Getting them is the fetch callback's business, so this file opens nothing
  * and computes nothing. A borrowed record stays in place until released; one being read is neither
- * handed out nor evicted. Reader threads of its own fetch what was announced ahead of use. Eviction
- * keeps the experts with the highest decayed use counts: access is cyclic (layer 0..n, again and
- * again), which defeats LRU. The mutex guards every field and is never held across fetch. */
+ * handed out nor evicted. Reader threads of its own fetch what was announced ahead of use, into at
+ * most a quarter of the slots (or two for each reader) at a time. Eviction follows expert_heat.h:
+ * access is cyclic (layer 0..n, again and again), which defeats LRU. The mutex guards every field
+ * and is never held across fetch. */
 #ifndef NS_EXPERT_CACHE_H
 #define NS_EXPERT_CACHE_H
 
@@ -15,12 +16,14 @@
 #include <stdint.h>
 
 struct expert_cache;
+/* Fills dst (aligned to OS_DIRECT_ALIGN, slot_bytes long) with a record that begins at dst + *at.
+ * Called from several threads at once, never for one key at the same time. */
 typedef enum status (*expert_fetch_fn)(void *user, uint32_t key, void *dst, size_t *at,
                                        struct err *e);
 
 struct expert_cache_opts {
     struct mem *mem;
-    size_t slots; /* >= 2; those in flight and borrowed count too */
+    size_t slots; /* >= 2; those being read and borrowed count too */
     size_t slot_bytes;
     uint32_t keys;    /* keys are 0..keys-1 */
     unsigned readers; /* threads; 0 = fetch in expert_cache_get only */
@@ -34,7 +37,8 @@ enum status expert_cache_open(struct expert_cache **out, const struct expert_cac
 void expert_cache_close(struct expert_cache *c);
 
 /* Announce what will be got soon, in order of use, replacing what was announced before and has not
- * begun to be read. Only a hint: never waits, never fails. keys is copied. */
+ * begun to be read. What is announced and there stays until it was got, if gets leave room. Only a
+ * hint: never waits for a read, never fails. keys is copied, the first `keys` of them. */
 void expert_cache_announce(struct expert_cache *c, const uint32_t *keys, size_t n);
 
 /* Borrow one record, waiting if its read is under way. Release it exactly once. At most slots - 1

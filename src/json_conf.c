@@ -26,7 +26,10 @@ enum status json_conf_open(struct json_conf *c, const char *dir, const char *nam
     char *text;
     size_t len;
     c->rc = os_read_file(path, MAX_BYTES, &text, &len, e);
-    if (c->rc) return c->rc = E_MODEL;
+    if (c->rc) {
+        if (e) e->code = E_MODEL;
+        return c->rc = E_MODEL;
+    }
     const char *end = NULL;
     c->root = cJSON_ParseWithLengthOpts(text, len + 1, &end, true);
     if (!c->root || !cJSON_IsObject(c->root)) {

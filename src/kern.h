@@ -13,7 +13,7 @@
 #include <stdint.h>
 
 /* One matrix product, y = W x for many rows: y[r * ldy + o] = sum_i W[o][i] * x[r * ldx + i], for r
- * in [0, rows) and o in [first, last). Rows of y and x may have any alignment that floats have. */
+ * in [0, rows) and o in [first, last). x and y need the alignment of floats, w and scale none. */
 struct mm {
     float *y;
     size_t ldy;

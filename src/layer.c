@@ -17,7 +17,6 @@ static void norm_row(void *ctx, size_t row, unsigned thread)
     const struct norm *n = ctx;
     float *x = n->x + row * n->k->hidden;
     n->c->kern->rms(x, x, n->w, n->k->hidden, n->k->eps);
-    round_bf16(n->c, x, n->k->hidden);
 }
 
 void layer_norm_rows(const struct compute *c, const struct config *k, const float *norm, float *x,
@@ -41,6 +40,7 @@ enum status layer_forward(const struct layer_run *r, unsigned layer, unsigned nt
     trace(r, "attn_in", layer, r->x);
     residual_store(r->residual, k, layer);
     layer_norm_rows(r->c, k, w->input_norm, r->x, r->batch->rows);
+    round_bf16(r->c, r->x, r->batch->rows * k->hidden);
     if (k->kind[layer] == LAYER_KDA)
         attn_kda(r->c, k, &w->kda, nth, r->batch, r->x, r->y, r->arena);
     else

@@ -27,7 +27,7 @@ struct layer_run {
 enum status layer_forward(const struct layer_run *r, unsigned layer, unsigned nth,
                           const struct layer_weights *w, const struct layer_weights *next,
                           struct err *e);
-/* x[row] = round(rms(x[row], norm)) for all rows. */
+/* x[row] = rms(x[row], norm) for all rows. */
 void layer_norm_rows(const struct compute *c, const struct config *k, const float *norm, float *x,
                      size_t rows);
 

@@ -368,7 +368,8 @@ static enum status routed(struct moe *m, unsigned layer, const struct layer_weig
     linear_apply(m->c, &w->router, b.scores, k->experts, r->x, D, rows);
     struct routing routing = {m, &b, w->router_bias, b.ids, b.weights};
     pool_run(m->c->pool, rows, route_row, &routing);
-    if (m->on_route) m->on_route(m->user, layer, b.ids, rows);
+    round_bf16(m->c, r->x, rows * D); /* the router is F32 end to end (kimi-k3 2.7) */
+    if (m->on_route) m->on_route(m->user, layer, b.ids, b.biased, rows);
     group_by_expert(k, &b, rows);
 
     if (k->latent)
@@ -396,6 +397,7 @@ enum status moe_layer(struct moe *m, unsigned layer, const struct layer_weights 
 {
     const struct config *k = m->k;
     if (!k->is_moe[layer]) {
+        round_bf16(m->c, r->x, r->rows * k->hidden);
         mlp(m, &w->mlp, r->rows, r->x, r->y, r->arena);
         return OK;
     }

@@ -11,15 +11,19 @@
 #include "src/quant.h"
 #include "src/weights.h"
 
+/* Told the choice of every row of a sweep at one layer: experts [rows][top_k] ascending, biased
+ * [rows][experts] the scores it was made by. */
+typedef void (*route_fn)(void *user, unsigned layer, const uint32_t *experts, const float *biased,
+                         size_t rows);
+
 struct moe {
     const struct compute *c;
     const struct config *k;
     struct expert_cache *cache;
     const struct expert_io *io;
-    size_t group; /* most experts borrowed at a time: cache slots - 1 at most */
-    bool guess;   /* announce what the next layer will probably need */
-    /* told the choice of every row, ascending: [rows][top_k]; may be NULL */
-    void (*on_route)(void *user, unsigned layer, const uint32_t *experts, size_t rows);
+    size_t group;      /* most experts borrowed at a time: cache slots - 1 at most */
+    bool guess;        /* announce what the next layer will probably need */
+    route_fn on_route; /* or NULL */
     void *user;
     uint64_t uses; /* (expert, sweep) pairs so far */
 };
@@ -27,8 +31,8 @@ struct moe {
 /* The rows of a sweep at one layer. */
 struct moe_rows {
     size_t rows;
-    const float *x; /* [rows][hidden] */
-    float *y;       /* [rows][hidden] */
+    float *x; /* [rows][hidden]; rounded after the router has seen it, when activations are BF16 */
+    float *y; /* [rows][hidden] */
     struct arena *arena;
 };
 

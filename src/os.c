@@ -271,6 +271,14 @@ int64_t os_unix_time(void)
     return (int64_t)time(NULL);
 }
 
+void os_process_name(char *out, size_t size)
+{
+    char host[64];
+    if (gethostname(host, sizeof host) != 0) host[0] = 0;
+    host[sizeof host - 1] = 0;
+    snprintf(out, size, "%s:%ld:%lld", host, (long)getpid(), (long long)os_unix_time());
+}
+
 /* The first number in a file, or `other` ("max", missing file). */
 static uint64_t number_in(const char *path, uint64_t other)
 {

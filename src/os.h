@@ -65,6 +65,9 @@ bool os_is_remote(const char *path);
 double os_now(void);
 int64_t os_unix_time(void);
 
+/* host:process:seconds, a name no other process has. */
+void os_process_name(char *out, size_t size);
+
 /* What this process may use: the least of machine and cgroup v1 / v2 limits. */
 uint64_t os_ram_bytes(void);
 unsigned os_cpus(void);

@@ -1,6 +1,8 @@
 /* Weight matrices: sizes, products with rows, single rows. Owns no memory; the loops are kern's. */
 #include "src/quant.h"
 
+#include <string.h>
+
 #define GROUP      32 /* columns under one MXFP4 scale */
 #define STRIP      16 /* outputs a kernel takes at once: splits fall on multiples of it */
 #define SMALL_WORK ((size_t)1 << 16) /* multiplications not worth waking threads for */
@@ -88,13 +90,16 @@ void round_bf16(const struct compute *c, float *x, size_t n)
 void linear_row(const struct linear *l, size_t r, float *out)
 {
     size_t n = l->in;
+    const uint8_t *w = l->w;
     if (l->type == DT_F32) {
-        const float *w = (const float *)l->w + r * n;
-        for (size_t i = 0; i < n; i++) out[i] = w[i];
+        memcpy(out, w + r * n * sizeof(float), n * sizeof(float));
     } else if (l->type == DT_BF16) {
-        const uint16_t *w = (const uint16_t *)l->w + r * n;
-        for (size_t i = 0; i < n; i++) out[i] = bf16_to_f32(w[i]);
+        for (size_t i = 0; i < n; i++) {
+            uint16_t b;
+            memcpy(&b, w + (r * n + i) * sizeof b, sizeof b);
+            out[i] = bf16_to_f32(b);
+        }
     } else {
-        kern_widen_mxfp4(out, (const uint8_t *)l->w + r * n / 2, l->scale + r * n / GROUP, n);
+        kern_widen_mxfp4(out, w + r * n / 2, l->scale + r * n / GROUP, n);
     }
 }

@@ -13,6 +13,15 @@ struct engine_image {
         *rows; /* [n][hidden]; must live until the sequence gives its first token or is removed */
 };
 
+/* Limits what a sequence may say. mask sets logits [vocab] of what is not allowed next to
+ * -INFINITY; push tells a token that stands. Called in turns, on any thread, one sequence at a
+ * time; a pure function of the tokens pushed. */
+struct constraint {
+    void *user;
+    void (*mask)(void *user, float *logits, size_t vocab);
+    void (*push)(void *user, int32_t id);
+};
+
 /* What the caller of engine_add describes. */
 struct engine_sequence {
     uint64_t tag;       /* the caller's name for it, unique among those running */
@@ -24,6 +33,7 @@ struct engine_sequence {
     size_t n_done;
     size_t max_tokens; /* room is reserved for n_ids + max_tokens rows */
     struct sample_params sample;
+    struct constraint constraint; /* mask NULL: none. It has been pushed the tokens in done. */
     /* Sharing with other prompts, optional. row_hash [n_ids]: what each row is (token id, or a
      * content hash for a row of an image); copied. cuts: lengths at which others part from this
      * prompt, ascending, each in 1..n_ids - 1: the state there is kept for them. */
@@ -40,6 +50,7 @@ struct sequence {
     struct engine_image *images;
     size_t n_images;
     struct sample_params sample;
+    struct constraint constraint;
     uint64_t *row_hash; /* NULL: shares nothing */
     struct cut {
         size_t at;

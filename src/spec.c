@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define PAIR          2 /* tokens that the index looks up */
-#define CONTEXT       8 /* prompt tokens kept before an output, so that its first tokens can be found */
+#define PAIR          2    /* tokens that the index looks up */
+#define CONTEXT       8    /* prompt tokens kept before an output: its first tokens can be found */
 #define MOST_MATCH    16   /* longer matches count the same */
 #define MOST_PLACES   48   /* places that vote */
 #define LOOK_BACK     4096 /* own tokens searched */

@@ -133,7 +133,7 @@ static void gather(struct gathering *a)
 
 struct drawing {
     struct engine *g;
-    const float *logits;
+    float *logits;
 };
 
 /* Draws the tokens of one sequence: a draft stands when it is what the seed draws at its position;
@@ -146,8 +146,11 @@ static void draw_task(void *ctx, size_t i, unsigned thread)
     size_t vocab = g->config.vocab, position = o->s->n - o->s->n_prompt;
     for (o->given = 0; o->given < o->n; o->given++) {
         size_t at = o->first + o->given;
+        const struct constraint *c = &o->s->constraint;
+        if (c->mask) c->mask(c->user, d->logits + at * vocab, vocab);
         g->drawn[at] = sample_token(d->logits + at * vocab, vocab, &o->s->sample,
                                     position + o->given, g->draw + thread * vocab);
+        if (c->mask) c->push(c->user, g->drawn[at]);
         if (o->given + 1 < o->n && g->drawn[at] != o->s->draft.ids[o->given]) {
             o->given++;
             break;
@@ -212,7 +215,7 @@ enum status engine_sweep(struct engine *g, engine_token_fn fn, void *user, struc
     gather(&a);
     assert(a.b.rows || !g->n_running);
     if (a.b.rows == 0) return OK;
-    const float *logits;
+    float *logits;
     enum status rc = sweep_run(&g->sweep, &a.b, g->rows, g->out_rows, a.n_out_rows, &logits, e);
     if (rc) return rc;
     struct drawing d = {g, logits};

@@ -49,11 +49,12 @@ static void head(struct sweep *s, const struct residual *r, float *mixed, const 
     for (size_t i = 0; i < n_out; i++)
         memcpy(picked + i * D, mixed + out[i] * D, D * sizeof(float));
     layer_norm_rows(&s->c, s->k, g->norm, picked, n_out);
+    round_bf16(&s->c, picked, n_out * D);
     linear_apply(&s->c, &g->head, logits, s->k->vocab, picked, D, n_out);
 }
 
 enum status sweep_run(struct sweep *s, const struct batch *b, const struct sweep_row *rows,
-                      const size_t *out, size_t n_out, const float **logits, struct err *e)
+                      const size_t *out, size_t n_out, float **logits, struct err *e)
 {
     const struct config *k = s->k;
     s->arena.at = 0;

@@ -31,6 +31,6 @@ uint64_t sweep_bytes(const struct config *k, const struct sweep_size *s);
  * next sweep. Advances every span's state and, at the end, its length. After an error the states
  * are worth nothing. */
 enum status sweep_run(struct sweep *s, const struct batch *b, const struct sweep_row *rows,
-                      const size_t *out, size_t n_out, const float **logits, struct err *e);
+                      const size_t *out, size_t n_out, float **logits, struct err *e);
 
 #endif

@@ -159,7 +159,7 @@ enum status tok_encode(const struct tok *t, const char *text, size_t len, bool s
 const char *tok_bytes(const struct tok *t, int32_t id, size_t *len)
 {
     *len = 0;
-    if (id < 0 || (uint32_t)id >= tok_vocab(t)) return "";
+    if ((uint32_t)id >= tok_vocab(t)) return "";
     uint32_t n = (uint32_t)t->ranks.n, number = (uint32_t)id;
     return number < n ? bpe_bytes(&t->ranks, number, len)
                       : bpe_bytes(&t->specials, number - n, len);

@@ -199,6 +199,10 @@ enum status tok_open(struct tok **out, const char *dir, uint32_t vocab_size, str
     rc = tok_read(out, &s, vocab_size, e);
     if (rc) err_wrap(e, "%s", dir);
 out:
+    if (rc == E_IO) { /* a file of the model that is not there is the model's fault */
+        rc = E_MODEL;
+        if (e) e->code = rc;
+    }
     buf_free(&path);
     free(ranks);
     free(config);

@@ -375,7 +375,7 @@ enum status sandbox_decode(struct sandbox *s, const struct picture_job *j,
 {
     struct request r = {*j->processor, *j->limits, *info, j->len,
                         (size_t)info->resized_w * info->resized_h * 3};
-    struct answer a;
+    struct answer a = {0};
     int fd;
     char *map;
     enum status rc = make_map(&r, j->bytes, &fd, &map, e);

@@ -29,7 +29,7 @@ static void there_and_back(const struct tok *t, const char *s, size_t n, bool sp
 static const struct tok *fixed(void)
 {
     static struct tok *t;
-    if (!t && tok_open(&t, "tests/golden/tok/mixed", 6192, NULL)) abort();
+    if (!t && tok_open(&t, "tests/golden/tok/mixed", 6193, NULL)) abort();
     return t;
 }
 

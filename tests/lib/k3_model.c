@@ -73,8 +73,8 @@ static void kda(struct maker *m, unsigned i)
     ADD(m, CKPT_FREE, linear(s->kda_dim, s->hidden), LAYER "self_attn.f_a_proj.weight", i);
     ADD(m, CKPT_FREE, linear(wide, s->kda_dim), LAYER "self_attn.f_b_proj.weight", i);
     ADD(m, CKPT_FREE, linear(s->kda_heads, s->hidden), LAYER "self_attn.b_proj.weight", i);
-    ADD(m, CKPT_FREE, linear_gain(s->hidden, wide, 1.5), LAYER "self_attn.o_proj.weight", i);
-    struct ckpt_tensor conv = f32(wide, FILL_NORMAL, 0.5, 0);
+    ADD(m, CKPT_FREE, linear_gain(s->hidden, wide, 4), LAYER "self_attn.o_proj.weight", i);
+    struct ckpt_tensor conv = f32(wide, FILL_AROUND, 0.2, 0.5);
     conv.dims = 3;
     conv.shape[1] = 1;
     conv.shape[2] = 4;
@@ -194,21 +194,21 @@ static void layer(struct maker *m, unsigned i)
 static void globals(struct maker *m)
 {
     const struct k3_sizes *s = &m->s;
+    /* larger than what a sub-layer adds, so that a word's topic is seen through all layers */
     struct ckpt_tensor embedding = {.dtype = CKPT_BF16,
                                     .dims = 2,
                                     .shape = {s->vocab, s->hidden},
                                     .fill = s->topics ? FILL_TOPIC : FILL_NORMAL,
-                                    .a = 1,
-                                    .b = s->topic_share,
+                                    .a = 3,
+                                    .b = 3 * s->topic_share,
                                     .topics = m->token_topics};
     ADD(m, CKPT_NEW_SHARD, embedding, "language_model.model.embed_tokens.weight");
     ADD(m, CKPT_FREE, norm(s->hidden), "language_model.model.norm.weight");
     ADD(m, CKPT_FREE, norm(s->hidden), "language_model.model.output_attn_res_norm.weight");
     ADD(m, CKPT_FREE, linear(1, s->hidden), "language_model.model.output_attn_res_proj.weight");
-    /* the head leans to words of the topic that the hidden row carries, so that answers stay with
-     * it */
+    /* leans to words of the topic that the hidden row carries, so that answers stay with it */
     embedding.a = 2 / sqrt((double)s->hidden);
-    embedding.b *= embedding.a;
+    embedding.b = s->topic_share * 64 / (double)s->hidden;
     ADD(m, CKPT_FREE, embedding, "language_model.lm_head.weight");
 }
 

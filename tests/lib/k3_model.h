@@ -49,7 +49,7 @@
     X(job_tokens, 32, 8, 1, 1e6, "its max_tokens")
 #define REALS(X)                                                                                   \
     X(bias_spread, 0.12, 0.12, 0, 10, "standard deviation of the router's correction biases")      \
-    X(topic_strength, 8, 8, 0, 1000, "pull of a topic on its experts")                             \
+    X(topic_strength, 4, 4, 0, 1000, "pull of a topic on its experts")                             \
     X(topic_share, 1, 1, 0, 100,                                                                   \
       "size of the topic's part of a word's embedding against the word's own")
 

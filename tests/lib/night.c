@@ -93,7 +93,7 @@ char *night_output(struct night *n)
     struct err e;
     struct export_counts c;
     const char *path = test_path("out.jsonl");
-    if (export_openai(n->db, path, NULL, &c, &e)) {
+    if (export_files(n->db, &(struct export_request){.path = path}, &c, &e)) {
         test_failed(__FILE__, __LINE__, "%s", e.text);
         return NULL;
     }

@@ -124,7 +124,7 @@ def mixed_ranks(rng):
     to_byte = {u: b for b, u in tokenizers_bytes().items()}
     trained = [bytes(to_byte[c] for c in tok) for tok, _ in sorted(t.get_vocab().items(), key=lambda kv: kv[1])]
     extra = [b" " * n for n in (2, 3, 4, 8, 12, 16, 31, 64, 128, 250)] + [b"a" * n for n in (2, 3, 5, 8, 16, 128)]
-    extra += [b"\n" * n for n in range(2, 9)] + [b"=" * n for n in (2, 4, 64)]
+    extra += [b"\n" * n for n in range(2, 9)] + [b"=" * n for n in (2, 4, 64)] + [b"\x1c" * 2, b"\x1c" * 5]
     data = "\n".join(corpus).encode()
     while len(extra) < 2400:
         at = rng.randrange(len(data))
@@ -167,7 +167,7 @@ def ids_of(table, text, specials):
     return Vendor._encode_text_piece(table, text, allow_special_tokens=specials)
 
 
-LONG = [[(25000, "a")], [(25001, "a")], [(25001, " ")], [(24999, " "), (3, "\x1c"), (1, "x")], [(1, "x"), (25001, "\x1f")],
+LONG = [[(25000, "a")], [(25001, "a")], [(25001, " ")], [(24999, " "), (3, "\x1c"), (1, "x")], [(1, "x"), (25001, "\x1c")],
         [(25001, "é"), (1, " b")], [(133334, "ab ")], [(200000, "x\n")], [(399999, " ab"[:1]), (5, "word ")],
         [(12500, "中"), (12501, "a"), (1, " "), (26000, "!")], [(800, "Alle Menschen sind frei und gleich. ")],
         [(399998, "q "[:1]), (1, "<|open|>"), (1, "tail")], [(40000, "they're ")], [(6000, "🙂🚀")], [(30000, "ab12")]]

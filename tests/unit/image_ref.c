@@ -212,6 +212,7 @@ TEST(base64_pieces)
         {"=", NULL},
         {"YQ==YQ==", NULL},
         {"YWI==", NULL},
+        {"YWI=Y", NULL},
         {"YW-_", NULL},
         {"YQ\\n=", NULL},
         {"YWJj\\u0", NULL},

@@ -448,16 +448,20 @@ TEST(shard)
         "{\"id\":\"2\",\"prompt\":\"r\",\"images\":[\"x\",\"y\"]}",
         "{\"id\":\"1\",\"prompt\":\"q\"}",
         "{\"id\":\"2\",\"prompt\":\"q\"}",
+        "{\"id\":\"1\",\"prompt\":\"q\",\"image\":\"y\"}",
     };
-    uint64_t hash[4];
-    for (int i = 0; i < 4; i++) {
+    uint64_t hash[5];
+    for (int i = 0; i < 5; i++) {
         struct job j;
         struct err e;
         CHECK_OK(job_parse(&j, lines[i], strlen(lines[i]), NULL, &e), e);
         hash[i] = job_shard_hash(&j);
+        CHECK(job_in_shard(&j, 0, 0));
+        for (uint32_t k = 1; k <= 7; k++) CHECK(job_in_shard(&j, k, 7) == (hash[i] % 7 == k - 1));
         job_free(&j);
     }
-    CHECK(hash[0] == hash[1] && hash[2] != hash[3] && hash[0] != hash[2]);
+    CHECK(job_in_shard(&(struct job){0}, 1, 7) && !job_in_shard(&(struct job){0}, 2, 7));
+    CHECK(hash[0] == hash[1] && hash[2] != hash[3] && hash[0] != hash[2] && hash[0] != hash[4]);
     /* first eight bytes of SHA-256("1") */
     CHECK(hash[2] == 0x6b86b273ff34fce1);
 }
@@ -471,6 +475,9 @@ TEST(bad_specs)
         {"{\"custom_id\":\"a\",\"form\":\"none\"}", "form"},
         {"{\"custom_id\":\"a\",\"form\":\"short\",\"images\":[],\"messages\":[{\"role\":\"user\","
          "\"parts\":[0]}]}",
+         "images in order"},
+        {"{\"custom_id\":\"a\",\"form\":\"short\",\"images\":[{\"path\":\"x\"},{\"path\":\"y\"}],"
+         "\"messages\":[{\"role\":\"user\",\"parts\":[1,0]}]}",
          "images in order"},
         {"{\"custom_id\":\"a\",\"form\":\"short\",\"images\":[{\"path\":\"x\"}],\"messages\":[]}",
          "1 images, but the messages show 0"},

@@ -27,6 +27,7 @@ TEST(refused)
         {"NaN", "value expected at byte 0"},
         {"\"a", "without end at byte 2"},
         {"\"a\n\"", "control character in a string at byte 2"},
+        {"\"\x1f\"", "control character in a string at byte 1"},
         {"\"\\x\"", "unknown escape"},
         {"\"\\u12g4\"", "hexadecimal digits expected at byte 5"},
         {"\"\\ud800\"", "lone surrogate"},

@@ -182,8 +182,8 @@ TEST(lock_is_exclusive)
     int a, b;
     const char *path = test_path("lock.db");
     CHECK_OK(queue_lock(&a, path, false, &e), e);
-    CHECK_ERR(queue_lock(&b, path, false, &e), E_LOCKED, e, "lock.db.lock");
-    CHECK_ERR(queue_lock(&b, path, true, &e), E_LOCKED, e, "lock.db.lock");
+    CHECK_ERR(queue_lock(&b, path, false, &e), E_LOCKED, e, "being worked");
+    CHECK_ERR(queue_lock(&b, path, true, &e), E_LOCKED, e, "being worked");
     queue_unlock(&a);
     CHECK_OK(queue_lock(&a, path, true, &e), e);
     CHECK_OK(queue_lock(&b, path, true, &e), e);

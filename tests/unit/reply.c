@@ -236,6 +236,16 @@ TEST(limit)
     check((struct run){.max_tokens = 1}, CLOSE "response", "", "", "length");
 }
 
+/* What ends a reply when several ends fall together. */
+TEST(stop_before_repetition)
+{
+    char zeros[258] = "";
+    memset(zeros, '0', 257);
+    check((struct run){.stops = {zeros}, .stop_repetition = true, .max_tokens = 257}, zeros, "", "",
+          "stop");
+    check((struct run){.stop_repetition = true, .max_tokens = 257}, zeros, "", zeros, "repetition");
+}
+
 static void check_loop(const char *cycle, size_t times, bool ends)
 {
     struct run run = {.stop_repetition = true};
@@ -277,22 +287,28 @@ TEST(repetition)
     reply_close(q);
 }
 
-static void check_bytes(const char *bytes, size_t n, const char *held, const char *final)
+/* One token a byte. */
+static void push_bytes(struct reply *r, const char *bytes, size_t n)
 {
-    struct run run = {0};
-    struct reply *r = start(&run);
     enum reply_state state;
     struct err e;
     size_t len;
     for (size_t i = 0; i < n; i++) {
-        char b = bytes[i];
         int32_t id = -1;
         for (int32_t k = 0; k < 984 && id < 0; k++) {
             const char *s = tok_bytes(tok(), k, &len);
-            if (len == 1 && *s == b) id = k;
+            if (len == 1 && *s == bytes[i]) id = k;
         }
         CHECK_OK(reply_push(r, id, &state, &e), e);
     }
+}
+
+static void check_bytes(const char *bytes, size_t n, const char *held, const char *final)
+{
+    struct run run = {0};
+    struct reply *r = start(&run);
+    size_t len;
+    push_bytes(r, bytes, n);
     CHECK_STR(reply_content(r, &len), held);
     CHECK_INT(push(r, EOM), REPLY_STOP);
     CHECK_STR(reply_content(r, &len), final);
@@ -309,6 +325,24 @@ TEST(characters)
                 "\xEF\xBF\xBD\xF0\x9F\x99\x82");
     check_bytes("\xC0\x80z", 3, "\xEF\xBF\xBD\xEF\xBF\xBDz", "\xEF\xBF\xBD\xEF\xBF\xBDz");
     check_bytes("\xE2z\xE2", 3, "\xEF\xBF\xBDz", "\xEF\xBF\xBDz\xEF\xBF\xBD");
+}
+
+/* A marker ends a character that is not whole, and so does a stop string. */
+TEST(torn_by_marker)
+{
+    struct run run = {0}, stop = {.stops = {"ab"}};
+    struct reply *r = start(&run), *q = start(&stop);
+    size_t len;
+    push_bytes(r, "\xE2", 1);
+    push(r, SEP);
+    push_bytes(r, "\x82\xAC", 2);
+    CHECK_STR(reply_content(r, &len), "\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD");
+    push(q, "x" OPEN "ab");
+    push_bytes(q, "\xE2", 1);
+    CHECK_INT(push(q, CLOSE), REPLY_STOP);
+    CHECK_STR(reply_content(q, &len), "x");
+    reply_close(r);
+    reply_close(q);
 }
 
 /* Impossible requests and ids are refused. */

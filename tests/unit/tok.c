@@ -71,6 +71,7 @@ TEST(broken_ranks)
     check_fault("Ag== 2\n", "\n", "line 3: base64");
     check_fault("Ag== 2\n", "Ag= 2\n", "line 3: base64");
     check_fault("Ag== 2\n", "Ag=A 2\n", "line 3: base64");
+    check_fault("Ag== 2\n", "AgAAA 2\n", "line 3: base64");
     check_fault("Ag== 2\n", "A=== 2\n", "line 3: base64");
     check_fault("Ag== 2\n", "==== 2\n", "line 3: base64");
     check_fault("Ag== 2\n", "Ah== 2\n", "line 3: base64");

@@ -1,0 +1,228 @@
+/* Opening a model for a command. */
+#include "jobs/cmd_model.h"
+
+#include "jobs/model_id.h"
+#include "jobs/progress.h"
+#include "src/os.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MIB         ((uint64_t)1 << 20)
+#define STACK_BYTES MIB
+
+uint64_t cmd_ram(const struct cmd_options *o)
+{
+    uint64_t all = os_ram_bytes();
+    return o->ram_bytes ? o->ram_bytes : all - all / 8;
+}
+
+static void take_name(struct cmd_model *m)
+{
+    char *real = realpath(m->dir, NULL);
+    const char *path = real ? real : m->dir, *slash = strrchr(path, '/');
+    snprintf(m->name, sizeof m->name, "%s", slash ? slash + 1 : path);
+    free(real);
+}
+
+void cmd_limits(struct vision_limits *l, const struct cmd_options *o)
+{
+    vision_limits_default(l);
+    if (o->max_pixels) l->max_pixels = o->max_pixels;
+    if (o->images.max_bytes) l->max_bytes = o->images.max_bytes;
+    l->max_patches = o->max_patches;
+    l->lenient = o->lenient_images;
+    l->exif = !o->no_exif;
+}
+
+enum status cmd_model_begin(struct cmd_model *m, const struct cmd_options *o, struct err *e)
+{
+    *m = (struct cmd_model){.dir = o->model};
+    if (!o->model) return err_set(e, E_USAGE, "%s: needs --model DIR", o->command);
+    take_name(m);
+    m->threads = o->threads ? o->threads : os_cpus();
+    cmd_limits(&m->limits, o);
+    enum status rc = kern_select(&m->kern, o->isa, e);
+    if (!rc) rc = config_load(&m->config, m->dir, e);
+    if (!rc) rc = model_id(m->dir, m->sha256, e);
+    if (!rc) rc = tok_open(&m->tok, m->dir, m->config.vocab, e);
+    m->has_vision = m->config.has_vision && vision_present(m->dir);
+    if (!rc) rc = vision_processor_load(&m->processor, m->has_vision ? m->dir : NULL, e);
+    if (rc) cmd_model_close(m);
+    return rc;
+}
+
+static uint64_t patches(const struct cmd_model *m)
+{
+    uint64_t most = m->processor.in_patch_limit;
+    return m->limits.max_patches && m->limits.max_patches < most ? m->limits.max_patches : most;
+}
+
+unsigned cmd_model_image_rows(const struct cmd_model *m)
+{
+    return (unsigned)(patches(m) / (m->processor.merge * m->processor.merge)) + 1;
+}
+
+/* What is held beside the engine: encoded pictures that wait, a picture's file, stacks. */
+static enum status ask_for_pictures(struct cmd_model *m, struct plan_request *r, uint64_t images,
+                                    struct err *e)
+{
+    r->jobs_bytes = 4 * MIB + m->threads * STACK_BYTES / 2;
+    if (!m->has_vision || images == 0) return OK;
+    uint64_t rows = (uint64_t)cmd_model_image_rows(m) * m->config.hidden * sizeof(float);
+    uint64_t file = r->ram_bytes / 64, most = m->limits.max_bytes;
+    if (file < 4 * MIB) file = 4 * MIB;
+    m->store_bytes = r->ram_bytes / 50;
+    if (m->store_bytes < 2 * rows) m->store_bytes = 2 * rows;
+    if (m->store_bytes > 64 * rows) m->store_bytes = 64 * rows;
+    /* One picture more than the store's limit is being encoded. */
+    r->jobs_bytes += m->store_bytes + rows + (file < most ? file : most);
+    return vision_bytes(m->dir, patches(m), &r->vision_weights, &r->vision_scratch, e);
+}
+
+static size_t cache_slots(const struct cmd_model *m, const struct cmd_options *o)
+{
+    if (o->cache_experts_percent > 0) {
+        double n = (double)m->sizes.expert_count * o->cache_experts_percent / 100;
+        return n < 1 ? 1 : (size_t)n;
+    }
+    return (size_t)o->cache_experts;
+}
+
+enum status cmd_model_plan(struct cmd_model *m, const struct cmd_options *o,
+                           const struct measure *need, struct err *e)
+{
+    struct plan_request r = {
+        .ram_bytes = cmd_ram(o),
+        .threads = m->threads,
+        .max_sequences = (size_t)o->max_sequences,
+        .prefill_rows = (size_t)o->prefill_rows,
+        .context = need ? (size_t)need->context : 0,
+    };
+    if (need && need->jobs && (r.max_sequences == 0 || r.max_sequences > need->jobs) &&
+        need->jobs < 32)
+        r.max_sequences = (size_t)need->jobs;
+    enum status rc = plan_model_load(&m->sizes, &m->config, m->dir, e);
+    if (!rc) rc = ask_for_pictures(m, &r, need ? need->images : 1, e);
+    if (rc) return rc;
+    r.expert_slots = cache_slots(m, o);
+    rc = plan_make(&m->plan, &m->sizes, &r, e);
+    /* Rather run without the longest jobs than not at all. */
+    while (rc == E_BUDGET && r.context > 256) {
+        m->short_of = need->context;
+        r.context -= r.context / 4;
+        rc = plan_make(&m->plan, &m->sizes, &r, e);
+    }
+    return rc;
+}
+
+static enum status load_vision(struct cmd_model *m, const struct compute *c, struct err *e)
+{
+    unsigned threads = m->threads > 1 ? m->threads / 2 : 1;
+    struct vision_opts v = {
+        .mem = &m->mem, .compute = *c, .limits = m->limits, .sandbox = m->sandbox};
+    enum status rc = pool_open(&m->vision_pool, threads, e);
+    v.compute.pool = m->vision_pool;
+    return rc ? rc : vision_open(&m->vision, m->dir, &v, e);
+}
+
+enum status cmd_model_load(struct cmd_model *m, const struct cmd_options *o, struct err *e)
+{
+    mem_init(&m->mem, m->plan.ram_bytes - m->plan.reserve_bytes);
+    m->mem_open = true;
+    enum status rc = OK;
+    /* before any thread: it forks */
+    if (m->plan.vision_bytes) rc = vision_sandbox_open(&m->sandbox, e);
+    if (!rc) rc = pool_open(&m->pool, m->threads, e);
+    if (rc) return rc;
+    struct compute c = {
+        .kern = m->kern, .pool = m->pool, .bf16 = o->activations == ACTIVATIONS_BF16};
+    struct engine_opts g = {.model_dir = m->dir,
+                            .mem = &m->mem,
+                            .compute = c,
+                            .plan = m->plan,
+                            .direct_io = !o->no_direct_io};
+    rc = engine_open(&m->engine, &g, e);
+    if (!rc && m->plan.vision_bytes) rc = load_vision(m, &c, e);
+    return rc;
+}
+
+void cmd_model_close(struct cmd_model *m)
+{
+    vision_close(m->vision);
+    engine_close(m->engine);
+    if (m->vision_pool) pool_close(m->vision_pool);
+    if (m->pool) pool_close(m->pool);
+    vision_sandbox_close(m->sandbox);
+    tok_close(m->tok);
+    if (m->mem_open) mem_close(&m->mem);
+    *m = (struct cmd_model){0};
+}
+
+static void print_share(const char *name, uint64_t bytes, const char *note)
+{
+    char text[24];
+    progress_bytes(text, sizeof text, (double)bytes);
+    printf("%-22s%10s  %s\n", name, text, note);
+}
+
+static void print_shares(const struct cmd_model *m)
+{
+    const struct plan *p = &m->plan;
+    char note[96];
+    print_share("budget (--ram)", p->ram_bytes, "");
+    snprintf(note, sizeof note, "%zu x %.1f MB, up to %zu rows each", p->sequences,
+             (double)p->sequence_bytes / 1e6, p->context);
+    print_share("sequences", p->sequences * p->sequence_bytes, note);
+    snprintf(note, sizeof note, "%zu prompt rows and %zu drafts a sweep", p->prefill_rows,
+             p->draft_rows);
+    print_share("rows of a sweep", p->rows_bytes + p->draft_bytes, note);
+    print_share("embedding, head", p->global_bytes, "");
+    snprintf(note, sizeof note, "%zu of %u layers", p->pinned_layers, m->config.layers);
+    print_share("layers kept", p->pinned_bytes, note);
+    if (p->stream_bytes) print_share("layers streamed", p->stream_bytes, "one at a time");
+    snprintf(note, sizeof note, "%zu of %llu, %.2f MB each", p->expert_slots,
+             (unsigned long long)m->sizes.expert_count, (double)p->slot_bytes / 1e6);
+    print_share("experts cached", p->cache_bytes, note);
+    print_share("shared beginnings", p->prefix_bytes, "");
+    print_share("vision", p->vision_bytes, "");
+    print_share("jobs, pictures", p->jobs_bytes, "");
+    print_share("reserve", p->reserve_bytes, "code, stacks, libraries");
+    print_share("in all", p->total_bytes, "");
+    print_share("least that works", p->floor_bytes, "");
+}
+
+static void print_json(const struct cmd_model *m)
+{
+    const struct plan *p = &m->plan;
+    const struct {
+        const char *name;
+        uint64_t value;
+    } fields[] = {
+        {"ram_bytes", p->ram_bytes},       {"total_bytes", p->total_bytes},
+        {"floor_bytes", p->floor_bytes},   {"sequences", p->sequences},
+        {"context", p->context},           {"sequence_bytes", p->sequence_bytes},
+        {"prefill_rows", p->prefill_rows}, {"draft_rows", p->draft_rows},
+        {"rows_bytes", p->rows_bytes},     {"draft_bytes", p->draft_bytes},
+        {"global_bytes", p->global_bytes}, {"pinned_layers", p->pinned_layers},
+        {"pinned_bytes", p->pinned_bytes}, {"stream_bytes", p->stream_bytes},
+        {"expert_slots", p->expert_slots}, {"experts", m->sizes.expert_count},
+        {"slot_bytes", p->slot_bytes},     {"cache_bytes", p->cache_bytes},
+        {"prefix_bytes", p->prefix_bytes}, {"vision_bytes", p->vision_bytes},
+        {"jobs_bytes", p->jobs_bytes},     {"reserve_bytes", p->reserve_bytes},
+        {"threads", m->threads},
+    };
+    printf("{");
+    for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
+        printf("%s\"%s\":%llu", i ? "," : "", fields[i].name, (unsigned long long)fields[i].value);
+    printf("}\n");
+}
+
+void cmd_print_plan(const struct cmd_model *m, bool json)
+{
+    if (json)
+        print_json(m);
+    else
+        print_shares(m);
+}

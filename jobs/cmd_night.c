@@ -1,0 +1,243 @@
+/* Working a queue on behalf of run and work: settings, memory, the pipeline, progress, the end. */
+#include "jobs/cmd_queue.h"
+
+#include "jobs/pipeline.h"
+#include "jobs/progress.h"
+#include "jobs/runs.h"
+#include "src/os.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define RETRY_S      5.0
+#define CHECKPOINT_S 30.0
+
+struct night {
+    struct cmd_queue *q;
+    const struct cmd_options *o;
+    struct cmd_model *m;
+    bool alone;
+    char worker[160], settings[160], machine[160];
+    struct progress progress;
+    struct pipeline_report report;
+    int64_t run_id;
+};
+
+static void write_err(void *user, const char *text, size_t len)
+{
+    (void)user;
+    fwrite(text, 1, len, stderr);
+}
+
+static enum progress_style style(const struct cmd_options *o)
+{
+    if (o->quiet) return PROGRESS_SILENT;
+    switch (o->progress) {
+    case PROGRESS_TTY:
+        return PROGRESS_LINE;
+    case PROGRESS_PLAIN:
+        return PROGRESS_LOG;
+    case PROGRESS_JSON:
+        return PROGRESS_LINES;
+    case PROGRESS_NONE:
+        return PROGRESS_SILENT;
+    default:
+        return isatty(STDERR_FILENO) ? PROGRESS_LINE : PROGRESS_LOG;
+    }
+}
+
+static void on_event(void *user, const struct pipeline_state *s)
+{
+    progress_event(&((struct night *)user)->progress, s);
+}
+
+static int on_stop(void *user)
+{
+    (void)user;
+    return cmd_stop_wanted();
+}
+
+/* What results depend on beside the job, stored with the queue and compared on resume. */
+static enum status check_settings(struct night *n, struct err *e)
+{
+    const struct cmd_options *o = n->o;
+    const struct vision_limits *l = &n->m->limits;
+    char patches[16];
+    struct buf changed = {0};
+    snprintf(patches, sizeof patches, "%u", l->max_patches);
+    const struct run_setting list[] = {
+        {"model", n->m->name, true},
+        {"model_sha256", n->m->sha256, false},
+        {"activations", o->activations == ACTIVATIONS_BF16 ? "bf16" : "f32", false},
+        {"max_patches", patches, false},
+        {"exif", l->exif ? "on" : "off", false},
+        {"lenient_images", l->lenient ? "on" : "off", false},
+        {"isa", n->m->kern->name, true},
+    };
+    size_t at = 0;
+    for (size_t i = 2; i < 6; i++)
+        at += (size_t)snprintf(n->settings + at, sizeof n->settings - at, "%s%s=%s",
+                               i > 2 ? " " : "", list[i].name, list[i].value);
+    enum status rc = run_settings(n->q->db, list, sizeof list / sizeof *list, o->allow_model_change,
+                                  &changed, e);
+    if (!rc && changed.len && !o->quiet)
+        fprintf(stderr, "nightshift: the queue was begun otherwise: %s\n", changed.data);
+    buf_free(&changed);
+    return rc;
+}
+
+static enum status begin_run(struct night *n, struct err *e)
+{
+    char ram[24];
+    progress_bytes(ram, sizeof ram, (double)n->m->plan.ram_bytes);
+    snprintf(n->machine, sizeof n->machine, "%s, %u threads, %s", n->m->kern->name, n->m->threads,
+             ram);
+    struct run_info info = {.worker = n->worker,
+                            .model = n->m->name,
+                            .model_sha256 = n->m->sha256,
+                            .settings = n->settings,
+                            .machine = n->machine};
+    return run_begin(n->q->db, &info, &n->run_id, e);
+}
+
+static enum status work(struct night *n, struct err *e)
+{
+    const struct cmd_options *o = n->o;
+    struct cmd_model *m = n->m;
+    struct pipeline_opts p = {
+        .db = n->q->db,
+        .worker = {.name = n->worker, .input_order = o->order == ORDER_INPUT},
+        .alone = n->alone,
+        .engine = {m->engine, engine_add, engine_remove, engine_sweep, engine_stats},
+        .sequences = m->plan.sequences,
+        .prepare = {.mem = &m->mem,
+                    .config = &m->config,
+                    .tok = m->tok,
+                    .encode = m->vision ? vision_encode : NULL,
+                    .vision = m->vision,
+                    .image_bytes = m->store_bytes,
+                    .images = o->images,
+                    .keep_changed = o->on_changed_input == CHANGED_KEEP,
+                    .model_name = m->name},
+        .retries = o->retries,
+        .retry_s = RETRY_S,
+        .checkpoint_s = CHECKPOINT_S,
+        .timeout_s = o->job.has & JOB_HAS_TIMEOUT ? o->job.timeout_s : 0,
+        .max_jobs = o->max_jobs,
+        .deadline = o->deadline,
+        .halt_fails = o->halt_fails,
+        .halt_percent = o->halt_percent,
+        .run_id = n->run_id,
+        .stop = on_stop,
+        .event = on_event,
+        .user = n,
+    };
+    progress_init(&n->progress, style(o), write_err, NULL);
+    return pipeline_run(&p, &n->report, e);
+}
+
+static int exit_code(const struct night *n, const struct queue_counts *c)
+{
+    if (n->report.end == PIPELINE_STOPPED) return cmd_stop_exit();
+    if (queue_unfinished(c)) return EXIT_LIMIT;
+    return c->failed + c->cancelled ? EXIT_SOME_FAILED : EXIT_DONE;
+}
+
+static enum status failures(struct db *db, struct buf *b, struct err *e)
+{
+    sqlite3_stmt *s;
+    bool row = true;
+    enum status rc = db_stmt(db, &s, "SELECT code, jobs FROM failure_counts ORDER BY jobs DESC", e);
+    while (!rc) {
+        rc = db_step(db, s, &row, e);
+        if (rc || !row) break;
+        rc =
+            buf_addf(b, e, "%s%s %lld", b->len ? ", " : "", (const char *)sqlite3_column_text(s, 0),
+                     (long long)sqlite3_column_int64(s, 1));
+    }
+    return rc;
+}
+
+/* "176 jobs: 170 done, 6 failed (image_missing 4, timeout 2), 0 left", and what this run did. */
+static enum status tell_end(const struct night *n, const struct queue_counts *c, struct err *e)
+{
+    const struct pipeline_report *r = &n->report;
+    const struct engine_stats *g = &r->engine;
+    char time[32], read[24], peak[24];
+    struct buf codes = {0};
+    if (n->o->quiet) return OK;
+    enum status rc = failures(n->q->db, &codes, e);
+    if (!rc) {
+        fprintf(stderr, "%lld jobs: %lld done, %lld failed%s%s%s, ", (long long)queue_total(c),
+                (long long)c->done, (long long)c->failed, codes.len ? " (" : "",
+                codes.len ? codes.data : "", codes.len ? ")" : "");
+        if (c->cancelled) fprintf(stderr, "%lld cancelled, ", (long long)c->cancelled);
+        fprintf(stderr, "%lld left\n", (long long)queue_unfinished(c));
+    }
+    buf_free(&codes);
+    if (rc || g->sweeps == 0) return rc;
+    progress_duration(time, sizeof time, r->seconds);
+    progress_bytes(read, sizeof read, (double)(g->expert_bytes + g->trunk_bytes));
+    progress_bytes(peak, sizeof peak, (double)os_peak_rss());
+    fprintf(stderr,
+            "%llu tokens in %s (%.1f a second), %llu prompt rows; %llu sweeps, %s read; peak "
+            "memory %s\n",
+            (unsigned long long)g->tokens, time,
+            r->seconds > 0 ? (double)g->tokens / r->seconds : 0,
+            (unsigned long long)g->prefill_rows, (unsigned long long)g->sweeps, read, peak);
+    return OK;
+}
+
+static enum status end_run(struct night *n, int code, struct err *e)
+{
+    const struct pipeline_report *r = &n->report;
+    struct run_counts c = {
+        .done = r->done,
+        .failed = r->failed,
+        .prompt_rows = r->engine.prefill_rows,
+        .completion_tokens = r->engine.tokens,
+        .sweeps = r->engine.sweeps,
+        .bytes_read = r->engine.expert_bytes + r->engine.trunk_bytes,
+        .seconds = r->seconds,
+    };
+    return run_update(n->q->db, n->run_id, &c, code, e);
+}
+
+static enum status prepare(struct night *n, const struct measure *need, struct err *e)
+{
+    enum status rc = check_settings(n, e);
+    if (!rc) rc = cmd_model_plan(n->m, n->o, need, e);
+    if (rc) return rc;
+    if (n->m->short_of && !n->o->quiet)
+        fprintf(stderr,
+                "nightshift: the memory has room for jobs of %zu rows; the longest has %llu, those "
+                "over it will fail\n",
+                n->m->plan.context, (unsigned long long)n->m->short_of);
+    rc = begin_run(n, e);
+    return rc ? rc : cmd_model_load(n->m, n->o, e);
+}
+
+enum status cmd_night(struct cmd_queue *q, const struct cmd_options *o, struct cmd_model *m,
+                      int *code, struct err *e)
+{
+    struct night n = {.q = q, .o = o, .m = m, .alone = !strcmp(o->command, "run")};
+    struct measure need;
+    struct queue_counts c;
+    os_process_name(n.worker, sizeof n.worker);
+    enum status rc = measure_queue(q->db, &m->config, m->tok, cmd_model_image_rows(m), &need, e);
+    /* Workers may be given pictures later on. */
+    if (!n.alone) need.images++;
+    if (!rc && need.jobs) {
+        rc = prepare(&n, &need, e);
+        if (!rc) rc = work(&n, e);
+    }
+    if (!rc) rc = queue_counts(q->db, &c, e);
+    if (!rc) *code = exit_code(&n, &c);
+    if (n.run_id) {
+        struct err more;
+        end_run(&n, rc ? (int)cmd_exit_code(rc) : *code, rc ? &more : e);
+    }
+    return rc ? rc : tell_end(&n, &c, e);
+}

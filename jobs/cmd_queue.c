@@ -1,0 +1,181 @@
+/* Queue files on behalf of commands. */
+#include "jobs/cmd_queue.h"
+
+#include "jobs/export.h"
+#include "jobs/queue.h"
+#include "jobs/schema.h"
+#include "src/os.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MOST_NOTES 20
+
+/* Tests of crashes: NIGHTSHIFT_CRASH_AT=NAME:N kills the process when the point NAME is passed for
+ * the N-th time. */
+static struct {
+    char name[64];
+    long left;
+} crash;
+
+static void on_point(void *user, const char *name)
+{
+    (void)user;
+    if (!strcmp(name, crash.name) && --crash.left == 0) raise(SIGKILL);
+}
+
+static void set_crash(struct db_opts *o)
+{
+    const char *at = getenv("NIGHTSHIFT_CRASH_AT"), *colon = at ? strrchr(at, ':') : NULL;
+    if (!colon || (size_t)(colon - at) >= sizeof crash.name) return;
+    memcpy(crash.name, at, (size_t)(colon - at));
+    crash.name[colon - at] = 0;
+    crash.left = strtol(colon + 1, NULL, 10);
+    o->point = on_point;
+}
+
+enum status cmd_queue_open(struct cmd_queue *q, const char *path, bool must_exist,
+                           enum cmd_lock lock, struct err *e)
+{
+    struct db_opts o = {.must_exist = must_exist};
+    *q = (struct cmd_queue){.lock = -1};
+    set_crash(&o);
+    enum status rc = OK;
+    if (must_exist && !os_exists(path))
+        rc = err_set(e, E_USAGE, "%s: there is no such queue", path);
+    if (!rc && lock) rc = queue_lock(&q->lock, path, lock == LOCK_SHARED, e);
+    if (!rc && lock && os_is_remote(path))
+        fprintf(stderr, "nightshift: %s is on a network file system; its locks must work\n", path);
+    if (!rc) rc = db_open(&q->db, path, &o, e);
+    if (!rc) rc = schema_apply(q->db, e);
+    if (rc) cmd_queue_close(q);
+    return rc;
+}
+
+void cmd_queue_close(struct cmd_queue *q)
+{
+    db_close(q->db);
+    queue_unlock(&q->lock);
+    q->db = NULL;
+}
+
+/* ---- import ---- */
+
+static void tell_bad(void *user, const char *path, const struct row *r)
+{
+    uint64_t *told = user;
+    if (++*told > MOST_NOTES) return;
+    fprintf(stderr, "%s:", path);
+    if (r->len) fprintf(stderr, "%llu:", (unsigned long long)r->line);
+    fprintf(stderr, " %s: %s\n", status_name(r->code), r->message);
+}
+
+static bool go_on(void *user, uint64_t items)
+{
+    (void)user;
+    (void)items;
+    return cmd_stop_wanted() == 0;
+}
+
+enum status cmd_import(struct db *db, const struct cmd_options *o, const struct cmd_model *m,
+                       struct import_counts *c, struct err *e)
+{
+    static const enum row_changed changed[] = {
+        [CHANGED_ERROR] = ROW_ERROR, [CHANGED_RERUN] = ROW_RERUN, [CHANGED_KEEP] = ROW_KEEP};
+    struct mem mem;
+    uint64_t told = 0;
+    struct import_opts i = {
+        .paths = o->operands.at,
+        .n_paths = o->operands.n,
+        .job = {.prompt = o->prompt, .system = o->system},
+        .row = {.mem = &mem, .settings = o->job, .images = o->images},
+        .max_line_bytes = o->max_line_bytes,
+        .on_changed = changed[o->on_changed_input],
+        .skip_duplicates = o->on_duplicate == DUPLICATE_SKIP,
+        .shard = o->shard,
+        .shards = o->shards,
+        .note = o->quiet ? NULL : tell_bad,
+        .go_on = go_on,
+        .user = &told,
+    };
+    i.row.settings.has &= ~(unsigned)JOB_HAS_TIMEOUT;
+    if (m) {
+        i.row.probe = vision_probe;
+        i.row.processor = &m->processor;
+        i.row.limits = &m->limits;
+    }
+    mem_init(&mem, cmd_ram(o));
+    enum status rc = import_files(db, &i, c, e);
+    mem_close(&mem);
+    if (told > MOST_NOTES)
+        fprintf(stderr, "... and %llu more; see nightshift errors\n",
+                (unsigned long long)(told - MOST_NOTES));
+    return rc;
+}
+
+/* Into a queue that is thrown away. */
+static enum status import_dry(const struct cmd_options *o, const struct cmd_model *m,
+                              struct import_counts *c, struct err *e)
+{
+    struct db *db;
+    enum status rc = db_open(&db, "", &(struct db_opts){.must_exist = false}, e);
+    if (rc) return rc;
+    rc = schema_apply(db, e);
+    if (!rc) rc = cmd_import(db, o, m, c, e);
+    db_close(db);
+    return rc;
+}
+
+static uint64_t rejected(const struct import_counts *c)
+{
+    return c->outcome[ROW_BAD] + c->outcome[ROW_DUPLICATE];
+}
+
+void cmd_tell_import(const struct cmd_options *o, const struct import_counts *c)
+{
+    if (o->quiet || o->operands.n == 0) return;
+    fprintf(stderr, "%llu jobs read: %llu new, %llu known", (unsigned long long)c->items,
+            (unsigned long long)c->outcome[ROW_ADDED], (unsigned long long)c->outcome[ROW_KNOWN]);
+    if (c->outcome[ROW_REPLACED])
+        fprintf(stderr, ", %llu changed", (unsigned long long)c->outcome[ROW_REPLACED]);
+    if (c->removed) fprintf(stderr, ", %llu gone", (unsigned long long)c->removed);
+    if (rejected(c)) fprintf(stderr, ", %llu cannot run", (unsigned long long)rejected(c));
+    if (c->other_shard)
+        fprintf(stderr, ", %llu of other shards", (unsigned long long)c->other_shard);
+    fprintf(stderr, "\n");
+}
+
+/* With --strict or --dry-run: what would happen, without a trace. */
+enum status cmd_look_first(const struct cmd_options *o, const struct cmd_model *m, struct err *e)
+{
+    struct import_counts c;
+    enum status rc = import_dry(o, m, &c, e);
+    if (rc) return rc;
+    if (o->dry_run) cmd_tell_import(o, &c);
+    if (o->strict && rejected(&c))
+        return err_set(e, E_INPUT, "%llu of %llu jobs cannot run; with --strict none does",
+                       (unsigned long long)rejected(&c), (unsigned long long)c.items);
+    return OK;
+}
+
+enum status cmd_write_results(struct db *db, const struct cmd_options *o, struct err *e)
+{
+    static const enum export_format formats[] = {[FORMAT_OPENAI] = EXPORT_OPENAI,
+                                                 [FORMAT_METADATA] = EXPORT_METADATA,
+                                                 [FORMAT_CSV] = EXPORT_CSV,
+                                                 [FORMAT_TXT] = EXPORT_TXT,
+                                                 [FORMAT_SHAREGPT] = EXPORT_SHAREGPT};
+    static const enum export_existing existing[] = {[EXISTING_ERROR] = EXPORT_ERROR,
+                                                    [EXISTING_SKIP] = EXPORT_SKIP,
+                                                    [EXISTING_OVERWRITE] = EXPORT_OVERWRITE,
+                                                    [EXISTING_APPEND] = EXPORT_APPEND,
+                                                    [EXISTING_PREPEND] = EXPORT_PREPEND};
+    struct export_counts c;
+    struct export_request r = {.format = formats[o->format],
+                               .path = o->output,
+                               .errors_path = o->errors_file,
+                               .existing = existing[o->on_existing]};
+    return export_files(db, &r, &c, e);
+}

@@ -1,0 +1,39 @@
+/* What commands on a queue file share: opening and locking it, working it, its results as files. */
+#ifndef NS_CMD_QUEUE_H
+#define NS_CMD_QUEUE_H
+
+#include "jobs/cmd_model.h"
+#include "jobs/db.h"
+#include "jobs/import.h"
+
+enum cmd_lock { LOCK_NONE, LOCK_SHARED, LOCK_ALONE };
+
+struct cmd_queue {
+    struct db *db;
+    int lock; /* descriptor; -1: none */
+};
+
+/* path: --db. must_exist: do not make one. Warns on a network file system. */
+enum status cmd_queue_open(struct cmd_queue *q, const char *path, bool must_exist,
+                           enum cmd_lock lock, struct err *e);
+void cmd_queue_close(struct cmd_queue *q);
+
+/* Imports the operands; m: check pictures as this model takes them, or NULL. Tells of bad jobs on
+ * standard error. */
+enum status cmd_import(struct db *db, const struct cmd_options *o, const struct cmd_model *m,
+                       struct import_counts *c, struct err *e);
+/* One line about it on standard error. */
+void cmd_tell_import(const struct cmd_options *o, const struct import_counts *c);
+/* For --strict and --dry-run: imports into a queue that is thrown away. E_INPUT with --strict when
+ * there is a bad job. */
+enum status cmd_look_first(const struct cmd_options *o, const struct cmd_model *m, struct err *e);
+
+/* Works the queue until it is done or something ends it; m was begun, and is loaded when there is
+ * something to do. Tells progress and a summary. *code: the exit code so far. */
+enum status cmd_night(struct cmd_queue *q, const struct cmd_options *o, struct cmd_model *m,
+                      int *code, struct err *e);
+
+/* The results to o->output and o->errors_file, where given. */
+enum status cmd_write_results(struct db *db, const struct cmd_options *o, struct err *e);
+
+#endif

@@ -1,0 +1,99 @@
+/* `run`: import, work, export; run again it goes on where it was. */
+#include "jobs/cmd_queue.h"
+
+#include "jobs/queue.h"
+#include "src/os.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The queue's name: --db, else the output's with ".db". */
+static enum status db_name(const struct cmd_options *o, struct buf *name, struct err *e)
+{
+    if (o->db) return buf_addf(name, e, "%s", o->db);
+    if (o->output) return buf_addf(name, e, "%s.db", o->output);
+    return err_set(e, E_USAGE, "run: needs --output FILE, or --db FILE for a queue alone");
+}
+
+static bool same_file(const char *a, const char *b)
+{
+    char *x = realpath(a, NULL), *y = realpath(b, NULL);
+    bool same = x && y && !strcmp(x, y);
+    free(x);
+    free(y);
+    return same;
+}
+
+/* A slip of the hand must not replace what was typed by hand. */
+static enum status check_names(const struct cmd_options *o, const char *db, struct err *e)
+{
+    const char *outs[] = {o->output, o->errors_file, db};
+    for (size_t i = 0; i < 3; i++) {
+        for (size_t k = 0; outs[i] && k < o->operands.n; k++)
+            if (same_file(outs[i], o->operands.at[k]))
+                return err_set(e, E_USAGE, "run: %s is an input", outs[i]);
+        for (size_t k = 0; outs[i] && k < i; k++)
+            if (outs[k] && (!strcmp(outs[i], outs[k]) || same_file(outs[i], outs[k])))
+                return err_set(e, E_USAGE, "run: %s is to be written twice", outs[i]);
+    }
+    return OK;
+}
+
+/* --fresh: the queue goes, with what SQLite keeps beside it. The lock is held. */
+static void forget(const char *db)
+{
+    static const char *const ends[] = {"", "-journal", "-wal", "-shm"};
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
+        struct buf b = {0};
+        if (!buf_addf(&b, NULL, "%s%s", db, ends[i])) remove(b.data);
+        buf_free(&b);
+    }
+}
+
+static enum status work_queue(const struct cmd_options *o, struct cmd_model *m, const char *name,
+                              int *code, struct err *e)
+{
+    struct cmd_queue q;
+    struct import_counts c = {0};
+    int64_t again = 0;
+    int lock = -1;
+    enum status rc = OK;
+    if (o->fresh) {
+        rc = queue_lock(&lock, name, false, e);
+        if (!rc) forget(name);
+        queue_unlock(&lock);
+        if (rc) return rc;
+    }
+    rc = cmd_queue_open(&q, name, o->operands.n == 0, LOCK_ALONE, e);
+    if (rc) return rc;
+    rc = cmd_import(q.db, o, m, &c, e);
+    if (!rc) cmd_tell_import(o, &c);
+    if (!rc && o->retry_failed)
+        rc = queue_retry(q.db, &(struct queue_filter){.state = "failed"}, &again, e);
+    if (!rc) rc = cmd_night(&q, o, m, code, e);
+    if (!rc) rc = cmd_write_results(q.db, o, e);
+    cmd_queue_close(&q);
+    return rc;
+}
+
+int cmd_run(const struct cmd_options *o)
+{
+    struct err e;
+    struct buf name = {0};
+    struct cmd_model m = {0};
+    int code = EXIT_DONE;
+    cmd_catch_signals();
+    enum status rc = db_name(o, &name, &e);
+    if (!rc) rc = check_names(o, name.data, &e);
+    if (!rc) rc = cmd_model_begin(&m, o, &e);
+    if (!rc && (o->strict || o->dry_run)) rc = cmd_look_first(o, &m, &e);
+    if (!rc && !o->dry_run) rc = work_queue(o, &m, name.data, &code, &e);
+    cmd_model_close(&m);
+    buf_free(&name);
+    if (rc == E_STOPPED && cmd_stop_exit()) {
+        fprintf(stderr, "nightshift: %s\n", e.text);
+        return cmd_stop_exit();
+    }
+    return rc ? cmd_fail(&e) : code;
+}

@@ -1,0 +1,100 @@
+/* The longest job, found by bounds: a job's text has at most as many tokens as its spec has bytes,
+ * so jobs are taken in the order of that bound until it falls below the longest found. */
+#include "jobs/measure.h"
+
+#include "jobs/job.h"
+#include "src/prompt.h"
+
+#include <stdlib.h>
+
+#define MARKUP "1024" /* more than the tokens that the template adds beside the spec's own */
+#define MOST   4096   /* jobs tokenised; what remains counts with a quarter of its bound */
+
+static const char by_bound[] =
+    "SELECT spec, images, length(CAST(spec AS BLOB))+" MARKUP "+images+max_tokens AS bound FROM "
+    "(SELECT j.id, j.spec, j.max_tokens, (SELECT coalesce(sum(coalesce(m.tokens, ?1)), 0) FROM "
+    "job_images m WHERE m.job_id=j.id) AS images FROM jobs j "
+    "WHERE j.state IN ('pending','running','retry_wait')) ORDER BY bound DESC LIMIT ?2";
+
+struct candidate {
+    const char *spec;
+    size_t len;
+    uint64_t images; /* rows of its pictures */
+};
+
+static enum status rows_of(const struct candidate *c, const struct tok *t, int32_t pad,
+                           uint64_t *rows, struct err *e)
+{
+    struct job j;
+    struct chat_prompt chat = {0};
+    struct prompt prompt = {0};
+    unsigned *each = NULL;
+    enum status rc = job_from_spec(&j, c->spec, c->len, e);
+    if (rc) goto out;
+    struct chat_options o = {.thinking = j.settings.effort != NULL,
+                             .effort = j.settings.effort,
+                             .format = j.format,
+                             .schema = j.schema};
+    each = calloc(j.n_images + 1, sizeof *each);
+    if (!each) {
+        rc = err_set(e, E_NOMEM, "measuring jobs: no memory");
+        goto out;
+    }
+    for (size_t i = 0; i < j.n_images; i++) {
+        each[i] = 1;
+        job_set_image_size(&j, i, 99999, 99999); /* as long as a size gets in words */
+    }
+    rc = chat_render(&chat, j.messages, j.n_messages, &o, e);
+    if (!rc) rc = prompt_build(&prompt, t, &chat, pad, each, j.n_images, e);
+    if (!rc) *rows = prompt.ids.n - j.n_images + c->images + j.settings.max_tokens;
+out:
+    prompt_free(&prompt);
+    chat_prompt_free(&chat);
+    free(each);
+    job_free(&j);
+    return rc;
+}
+
+static enum status longest(struct db *db, const struct config *c, const struct tok *t,
+                           unsigned image_rows, uint64_t *context, struct err *e)
+{
+    sqlite3_stmt *s;
+    bool row = true;
+    int64_t seen = 0;
+    enum status rc = db_stmt(db, &s, by_bound, e);
+    if (!rc) rc = db_bind(db, s, e, "ii", (int64_t)image_rows, (int64_t)MOST);
+    while (!rc) {
+        rc = db_step(db, s, &row, e);
+        if (rc || !row) break;
+        uint64_t bound = (uint64_t)sqlite3_column_int64(s, 2), rows = 0;
+        if (bound <= *context) break;
+        struct candidate job = {sqlite3_column_blob(s, 0), (size_t)sqlite3_column_bytes(s, 0),
+                                (uint64_t)sqlite3_column_int64(s, 1)};
+        rc = rows_of(&job, t, c->media_pad, &rows, e);
+        /* It will fail when its turn comes. */
+        if (rc && status_fault(rc) == FAULT_JOB) rc = OK;
+        if (++seen == MOST) rows = bound / 4;
+        if (rows <= c->context && rows > *context) *context = rows;
+    }
+    if (row) sqlite3_reset(s);
+    return rc;
+}
+
+enum status measure_queue(struct db *db, const struct config *c, const struct tok *t,
+                          unsigned image_rows, struct measure *out, struct err *e)
+{
+    int64_t jobs = 0, images = 0;
+    *out = (struct measure){0};
+    enum status rc = db_int(db, &jobs, 0, e,
+                            "SELECT count(*) FROM jobs WHERE state IN "
+                            "('pending','running','retry_wait')",
+                            "");
+    if (!rc)
+        rc = db_int(db, &images, 0, e,
+                    "SELECT sum(n_images) FROM jobs WHERE state IN "
+                    "('pending','running','retry_wait')",
+                    "");
+    out->jobs = (uint64_t)jobs;
+    out->images = (uint64_t)images;
+    return rc ? rc : longest(db, c, t, image_rows, &out->context, e);
+}

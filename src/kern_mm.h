@@ -1,0 +1,224 @@
+/* The matrix products of one instruction set, written once over a few vector primitives.
+ *
+ * Included by each table's .c file after src/kern_math.h and after it has defined TILE_ROWS, the
+ * rows of a full tile (<= 12); it defines widen_f32, widen_bf16 and widen_mxfp4 behind.
+ *
+ * Order of additions, the same for every row and output: columns fall into blocks of BLOCK; a block
+ * has two chains of fused multiply-adds from zero, over its even and over its odd columns; to the
+ * output are added, block by block, the even and then the odd sum. A strip is STRIP outputs side by
+ * side in two vectors. A block of it is widened to F32 in cache, columns outermost, once for up to
+ * ROWS rows; a tile multiplies up to TILE_ROWS rows with it. Rows and outputs never meet in a sum,
+ * so tile shapes and splits do not show. */
+#ifndef NS_KERN_MM_H
+#define NS_KERN_MM_H
+
+#include "src/kern_math.h"
+
+#define STRIP (2 * V)
+#define BLOCK 256
+#define HALF  (BLOCK / 2)
+#define ROWS  192 /* their pages must not overflow the TLB, nor their columns the second cache */
+
+/* STRIP rows of W; those past the last output repeat the last one and are not stored. */
+struct strip {
+    const uint8_t *w[STRIP];
+    const uint8_t *scale[STRIP];
+};
+
+/* Writes columns [first, first + n), n <= BLOCK, to panel[2][HALF][STRIP]: even, then odd ones. */
+typedef void (*widen_fn)(const struct strip *s, size_t first, size_t n, float *panel);
+
+static void widen_f32(const struct strip *s, size_t first, size_t n, float *panel);
+static void widen_bf16(const struct strip *s, size_t first, size_t n, float *panel);
+static void widen_mxfp4(const struct strip *s, size_t first, size_t n, float *panel);
+
+struct tile {
+    const float *panel;
+    size_t n; /* columns */
+    const float *x;
+    size_t ldx;
+    float *y;
+    size_t ldy;
+};
+
+#define EACH_ROW(DO) DO(0) DO(1) DO(2) DO(3) DO(4) DO(5) DO(6) DO(7) DO(8) DO(9) DO(10) DO(11)
+#define ZERO(i)      vf a##i = vset1(0.0f), b##i = a##i;
+#define STEP(i)                                                                                    \
+    if (rows > i) {                                                                                \
+        vf s = vset1(x[i * t->ldx]);                                                               \
+        a##i = vfma(s, w0, a##i);                                                                  \
+        b##i = vfma(s, w1, b##i);                                                                  \
+    }
+#define ADD(i)                                                                                     \
+    if (rows > i) {                                                                                \
+        float *y = t->y + i * t->ldy;                                                              \
+        vstore(y, vload(y) + a##i);                                                                \
+        vstore(y + V, vload(y + V) + b##i);                                                        \
+    }
+
+/* The even (odd = 0) or odd columns for `rows` rows, a constant. */
+INLINE void tile_half(const struct tile *t, int rows, size_t odd)
+{
+    const float *x = t->x + odd, *w = t->panel + odd * HALF * STRIP;
+    EACH_ROW(ZERO)
+    for (size_t n = (t->n + 1 - odd) / 2; n; n--, x += 2, w += STRIP) {
+        vf w0 = vload(w), w1 = vload(w + V);
+        EACH_ROW(STEP)
+    }
+    EACH_ROW(ADD)
+}
+
+#define EACH_FEW(DO) DO(0) DO(1) DO(2)
+#define ZERO2(i)     ZERO(i) vf c##i = a##i, d##i = a##i;
+#define STEP2(i)                                                                                   \
+    if (rows > i) {                                                                                \
+        vf s = vset1(x[i * t->ldx]), q = vset1(x[i * t->ldx + 1]);                                 \
+        a##i = vfma(s, w0, a##i);                                                                  \
+        b##i = vfma(s, w1, b##i);                                                                  \
+        c##i = vfma(q, w2, c##i);                                                                  \
+        d##i = vfma(q, w3, d##i);                                                                  \
+    }
+#define ADD2(i)                                                                                    \
+    if (rows > i) {                                                                                \
+        float *y = t->y + i * t->ldy;                                                              \
+        vstore(y, vload(y) + a##i + c##i);                                                         \
+        vstore(y + V, vload(y + V) + b##i + d##i);                                                 \
+    }
+
+/* Both chains at a time, for an even number of columns: one chain each of few rows would not fill
+ * the pipeline. */
+INLINE void tile_both(const struct tile *t, int rows)
+{
+    const float *x = t->x, *w = t->panel, *odd = w + HALF * STRIP;
+    EACH_FEW(ZERO2)
+    for (size_t n = t->n / 2; n; n--, x += 2, w += STRIP, odd += STRIP) {
+        vf w0 = vload(w), w1 = vload(w + V), w2 = vload(odd), w3 = vload(odd + V);
+        EACH_FEW(STEP2)
+    }
+    EACH_FEW(ADD2)
+}
+
+INLINE void tile_rows(const struct tile *t, int rows)
+{
+    if (rows <= 3 && t->n % 2 == 0) {
+        tile_both(t, rows);
+    } else {
+        tile_half(t, rows, 0);
+        tile_half(t, rows, 1);
+    }
+}
+
+static void tile_run(const struct tile *t, size_t rows)
+{
+    switch (rows) {
+#define CASE(i)                                                                                    \
+    case i + 1:                                                                                    \
+        if (i < TILE_ROWS) tile_rows(t, i + 1);                                                    \
+        break;
+        EACH_ROW(CASE)
+    }
+}
+
+/* A tile whose strip has only n < STRIP outputs to store. */
+static void tile_part(const struct tile *t, size_t rows, size_t n)
+{
+    float y[TILE_ROWS * STRIP] = {0};
+    struct tile p = *t;
+    p.y = y;
+    p.ldy = STRIP;
+    for (size_t r = 0; r < rows; r++) memcpy(y + r * STRIP, t->y + r * t->ldy, n * sizeof *y);
+    tile_run(&p, rows);
+    for (size_t r = 0; r < rows; r++) memcpy(t->y + r * t->ldy, y + r * STRIP, n * sizeof *y);
+}
+
+/* One panel times rows, in tiles of nearly equal height. */
+static void panel_run(struct tile t, size_t rows, size_t outputs)
+{
+    for (size_t tiles = (rows + TILE_ROWS - 1) / TILE_ROWS; tiles; tiles--) {
+        size_t r = (rows + tiles - 1) / tiles;
+        if (outputs == STRIP)
+            tile_run(&t, r);
+        else
+            tile_part(&t, r, outputs);
+        t.x += r * t.ldx;
+        t.y += r * t.ldy;
+        rows -= r;
+    }
+}
+
+static void strip_at(struct strip *s, const struct mm *a, size_t row_bytes, size_t o, size_t last)
+{
+    for (size_t i = 0; i < STRIP; i++) {
+        size_t at = o + i < last ? o + i : last - 1;
+        s->w[i] = (const uint8_t *)a->w + at * row_bytes;
+        s->scale[i] = a->scale ? a->scale + at * (a->cols / 32) : NULL;
+    }
+}
+
+static void mm_run(const struct mm *a, size_t row_bytes, widen_fn widen)
+{
+    float panel[BLOCK * STRIP] __attribute__((aligned(64)));
+    struct strip s;
+    for (size_t r = 0; r < a->rows; r += ROWS) {
+        size_t rows = a->rows - r < ROWS ? a->rows - r : ROWS;
+        for (size_t o = a->first; o < a->last; o += STRIP) {
+            size_t outputs = a->last - o < STRIP ? a->last - o : STRIP;
+            float *y = a->y + r * a->ldy + o;
+            for (size_t i = 0; i < rows; i++) memset(y + i * a->ldy, 0, outputs * sizeof *y);
+            strip_at(&s, a, row_bytes, o, a->last);
+            for (size_t k = 0; k < a->cols; k += BLOCK) {
+                size_t n = a->cols - k < BLOCK ? a->cols - k : BLOCK;
+                widen(&s, k, n, panel);
+                panel_run((struct tile){panel, n, a->x + r * a->ldx + k, a->ldx, y, a->ldy}, rows,
+                          outputs);
+            }
+        }
+    }
+}
+
+/* The widening below takes columns one by one: plain C for tables and ends without better. */
+
+INLINE float *panel_at(float *panel, size_t column)
+{
+    return panel + (column % 2 * HALF + column / 2) * STRIP;
+}
+
+/* Columns [k, n) of those asked for. */
+INLINE void plain_f32(const struct strip *s, size_t first, size_t k, size_t n, float *panel)
+{
+    for (; k < n; k++)
+        for (size_t i = 0; i < STRIP; i++)
+            memcpy(panel_at(panel, k) + i, s->w[i] + (first + k) * 4, 4);
+}
+
+INLINE void plain_bf16(const struct strip *s, size_t first, size_t k, size_t n, float *panel)
+{
+    for (; k < n; k++)
+        for (size_t i = 0; i < STRIP; i++) {
+            uint16_t b;
+            memcpy(&b, s->w[i] + (first + k) * 2, 2);
+            panel_at(panel, k)[i] = bf16_to_f32(b);
+        }
+}
+
+static void mm_f32(const struct mm *a)
+{
+    mm_run(a, a->cols * 4, widen_f32);
+}
+
+static void mm_bf16(const struct mm *a)
+{
+    mm_run(a, a->cols * 2, widen_bf16);
+}
+
+static void mm_mxfp4(const struct mm *a)
+{
+    mm_run(a, a->cols / 2, widen_mxfp4);
+}
+
+#define KERN_FUNCTIONS(isa)                                                                        \
+    .name = (isa), .mm_f32 = mm_f32, .mm_bf16 = mm_bf16, .mm_mxfp4 = mm_mxfp4, .dot = dot,         \
+    .axpy = axpy, .rms = rms, .softmax = softmax, .situ = situ, .silu = silu, .sigmoid = sigmoid,  \
+    .gelu_tanh = gelu_tanh, .gelu_erf = gelu_erf, .delta_step = delta_step
+
+#endif

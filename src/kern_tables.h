@@ -1,0 +1,12 @@
+/* The tables behind kern_select. Only those of the target's architecture are linked. */
+#ifndef NS_KERN_TABLES_H
+#define NS_KERN_TABLES_H
+
+#include "src/kern.h"
+
+#include <stdbool.h>
+
+extern const struct kern kern_avx2_table;
+extern const struct kern kern_neon_table;
+
+#endif
