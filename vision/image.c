@@ -262,6 +262,7 @@ unsigned image_exif_orientation(const uint8_t *bytes, size_t len)
     for (at += 2; entries > 0 && at + 12 <= len; entries--, at += 12) {
         const uint8_t *entry = bytes + at;
         if (tiff16(entry, big) != 0x0112) continue;
+        if (tiff32(entry + 4, big) != 1) return 1;
         uint32_t type = tiff16(entry + 2, big), value = 1;
         if (type == 3) value = tiff16(entry + 8, big);
         if (type == 4) value = tiff32(entry + 8, big);

@@ -86,9 +86,10 @@ static enum status probe(const struct source *s, struct picture_info *info, stru
 struct work {
     png_structp png;
     png_infop info;
+    struct mem *mem;
     const uint8_t *next;
     size_t left;
-    bool eof;
+    bool eof, no_memory;
     char error[200];
     char damage[200]; /* a warning about the pixels' own bytes */
 };
@@ -122,14 +123,16 @@ static void on_read(png_structp png, png_bytep to, size_t n)
 
 static png_voidp on_malloc(png_structp png, png_alloc_size_t n)
 {
-    struct mem *m = png_get_mem_ptr(png);
+    struct work *w = png_get_mem_ptr(png);
     void *p;
-    return mem_alloc_aligned(m, &p, n, 64, "png decoder", NULL) ? NULL : p;
+    if (mem_alloc_aligned(w->mem, &p, n, 64, "png decoder", NULL)) w->no_memory = true;
+    return p;
 }
 
 static void on_free(png_structp png, png_voidp p)
 {
-    mem_free(png_get_mem_ptr(png), p);
+    struct work *w = png_get_mem_ptr(png);
+    mem_free(w->mem, p);
 }
 
 /* Sets the transformations; returns whether indices are read. */
@@ -198,6 +201,16 @@ static void read_rows(struct work *w, struct image *out, uint8_t *first, size_t 
     png_read_end(w->png, NULL);
 }
 
+/* May fail, and then jumps. Chunks that change no pixel are not read. */
+static void set_limits(png_structp png, bool lenient)
+{
+    int crc = lenient ? PNG_CRC_WARN_USE : PNG_CRC_ERROR_QUIT;
+    png_set_user_limits(png, INT32_MAX, INT32_MAX);
+    png_set_chunk_malloc_max(png, CHUNK_MEMORY);
+    png_set_keep_unknown_chunks(png, PNG_HANDLE_CHUNK_NEVER, NULL, -1);
+    png_set_crc_action(png, crc, crc);
+}
+
 static enum status run(struct work *w, const struct source *s, struct image *out,
                        struct picture_info *info, struct err *e)
 {
@@ -205,6 +218,7 @@ static enum status run(struct work *w, const struct source *s, struct image *out
     enum status rc = mem_alloc(s->mem, &indexed, sizeof *indexed, "png decoder", e);
     if (rc) return rc;
     if (!setjmp(png_jmpbuf(w->png))) {
+        set_limits(w->png, s->lenient);
         png_set_read_fn(w->png, w, on_read);
         png_read_info(w->png, w->info);
         if (png_get_image_width(w->png, w->info) != out->width ||
@@ -235,21 +249,12 @@ static enum status run(struct work *w, const struct source *s, struct image *out
 static enum status decode(const struct source *s, struct image *out, struct picture_info *info,
                           struct err *e)
 {
-    struct work w = {.next = s->bytes, .left = s->len};
-    w.png = png_create_read_struct_2(PNG_LIBPNG_VER_STRING, &w, on_error, on_warning, s->mem,
-                                     on_malloc, on_free);
+    struct work w = {.mem = s->mem, .next = s->bytes, .left = s->len};
+    w.png = png_create_read_struct_2(PNG_LIBPNG_VER_STRING, &w, on_error, on_warning, &w, on_malloc,
+                                     on_free);
     if (w.png) w.info = png_create_info_struct(w.png);
-    enum status rc;
-    if (!w.info) {
-        rc = err_set(e, E_NOMEM, "png: no memory for the decoder");
-    } else {
-        png_set_user_limits(w.png, INT32_MAX, INT32_MAX);
-        png_set_chunk_malloc_max(w.png, CHUNK_MEMORY);
-        png_set_keep_unknown_chunks(w.png, PNG_HANDLE_CHUNK_NEVER, NULL, -1);
-        int crc = s->lenient ? PNG_CRC_WARN_USE : PNG_CRC_ERROR_QUIT;
-        png_set_crc_action(w.png, crc, crc);
-        rc = run(&w, s, out, info, e);
-    }
+    enum status rc = w.info ? run(&w, s, out, info, e) : OK;
+    if (!w.info || w.no_memory) rc = err_set(e, E_NOMEM, "png: no memory for the decoder");
     png_destroy_read_struct(&w.png, &w.info, NULL);
     return rc;
 }

@@ -79,8 +79,9 @@ static uint8_t clamp(int32_t sum)
     return (uint8_t)(sum < 0 ? 0 : sum > 255 ? 255 : sum);
 }
 
-/* One row of `out` pixels with n channels. */
-static void across(const struct filter *f, const uint8_t *in, uint8_t *to, uint32_t out, size_t n)
+/* One row of `out` pixels with n channels; n is a constant at each call. */
+static inline __attribute__((always_inline)) void
+across_n(const struct filter *f, const uint8_t *in, uint8_t *to, uint32_t out, size_t n)
 {
     for (uint32_t i = 0; i < out; i++) {
         const int32_t *w = f->weight + (size_t)i * f->taps;
@@ -90,6 +91,18 @@ static void across(const struct filter *f, const uint8_t *in, uint8_t *to, uint3
             for (size_t c = 0; c < n; c++) sum[c] += *from++ * w[j];
         for (size_t c = 0; c < n; c++) *to++ = clamp(sum[c]);
     }
+}
+
+static void across(const struct filter *f, const uint8_t *in, uint8_t *to, uint32_t out, size_t n)
+{
+    if (n == 1)
+        across_n(f, in, to, out, 1);
+    else if (n == 2)
+        across_n(f, in, to, out, 2);
+    else if (n == 3)
+        across_n(f, in, to, out, 3);
+    else
+        across_n(f, in, to, out, 4);
 }
 
 /* Row i of the result, from rows of `width` bytes. */

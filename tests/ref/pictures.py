@@ -1,12 +1,13 @@
 """The table of odd picture files: writes each file, what must come of it, and the pixels that the vendor's processor
 (Pillow underneath) makes of it.
 
-    ref/bin/python tests/ref/pictures.py tests/golden/pictures vision/README.md
+    ref/bin/python tests/ref/pictures.py tests/golden/pictures vision/README.md tests/fuzz/corpus/image
 
 Outcomes are written by hand here. The script checks that Pillow agrees: where pixels are expected, Pillow's are the
 reference; where an error is expected, the matrix says what Pillow does. table.tsv: name, code, words of the message, format,
 width, height, orientation, frames, warnings, code when lenient, words then. pictures.safetensors: NAME.file, the file's
-bytes; NAME.full and NAME.small [height][width][3], unscaled and scaled to two patches. The matrix in the README is replaced between its markers.
+bytes; NAME.full and NAME.small [height][width][3], unscaled and scaled to two patches. The matrix in the README is replaced between its markers; some files become seeds of the fuzz target,
+which reads one byte of switches first.
 """
 
 import io
@@ -88,7 +89,21 @@ def replace_matrix(path, lines):
         f.write(head + begin + "\n" + "\n".join(lines) + "\n" + end + rest.split(end)[1])
 
 
-def main(folder, readme):
+SEEDS = """baseline_420.jpg progressive.jpg grey.jpg ycck.jpg arithmetic.jpg scans.jpg restart.jpg exif_6.jpg icc.jpg
+cut_half.jpg grey_1.png grey_16_trns.png palette_trns.png interlaced_rgba_16.png exif_behind_8.png apng.png cut_stream.png
+clear.gif interlaced.gif animated.gif large_frame.gif grey_clear.gif rle8_delta.bmp rle4.bmp alpha_v5_rgba.bmp fields_565.bmp
+os2_8.bmp bits_1.bmp lossy_alpha.webp lossless.webp first_frame_alpha.webp exif_named.webp photo.cr2 drawing.svg""".split()
+
+
+def write_seeds(folder):
+    os.makedirs(folder, exist_ok=True)
+    files = {c.name: c.data for c in CASES}
+    for name in SEEDS:
+        with open(os.path.join(folder, name), "wb") as f:
+            f.write(b"\0" + files[name])
+
+
+def main(folder, readme, seeds):
     os.makedirs(folder, exist_ok=True)
     rows, tensors = [], {}
     for case in CASES:
@@ -101,6 +116,7 @@ def main(folder, readme):
         f.writelines("\t".join(str(r[0][c]) for c in COLUMNS) + "\n" for r in rows)
     save_file(tensors, os.path.join(folder, "pictures.safetensors"))
     replace_matrix(readme, matrix(rows))
+    write_seeds(seeds)
     print(len(rows), "files,", sum(len(c.data) for c in CASES), "bytes")
 
 
