@@ -137,10 +137,7 @@ static enum status decode(struct vision *v, const struct picture_job *j, struct 
                           uint8_t *rgb, struct err *e)
 {
     enum status rc = mem_reserve(v->mem, info->decode_bytes, "decoding a picture", e);
-    if (rc == E_BUDGET) {
-        err_wrap(e, "%s: %u x %u", info->format, info->width, info->height);
-        return e ? e->code = E_IMAGE_TOO_LARGE : E_IMAGE_TOO_LARGE;
-    }
+    if (rc) err_wrap(e, "%s: %u x %u", info->format, info->width, info->height);
     if (rc) return rc;
     if (v->sandbox)
         rc = sandbox_decode(v->sandbox, j, info, rgb, e);

@@ -74,16 +74,15 @@ bool vision_present(const char *dir);
 unsigned vision_width(const struct vision *v);
 const struct vision_processor *vision_processor(const struct vision *v);
 /* Bytes that loading takes, and bytes that one picture of this many patches takes at most while it
- * is encoded, its rows included; for pools of up to 64 threads or one a core. Before that, decoding
- * takes picture_info.decode_bytes for a while: a picture for which the budget has no room then is
- * image_too_large. */
+ * is encoded, its rows included; for pools of up to 64 threads or one a core. Before that and given
+ * back by then, decoding takes picture_info.decode_bytes. */
 enum status vision_bytes(const char *dir, uint64_t patches, uint64_t *weights, uint64_t *scratch,
                          struct err *e);
 
 /* Decode, orient, resize, encode, project. *rows: [info->rows][vision_width] from the budget;
  * mem_free it. Errors are the job's (image_unreadable, image_truncated, image_unsupported,
- * image_too_large) or the machine's. The result depends on the bytes alone. One caller at a time.
- */
+ * image_too_large), the machine's, or E_BUDGET: no room for this picture now. The result depends on
+ * the bytes alone. One caller at a time. */
 enum status vision_encode(struct vision *v, const void *bytes, size_t len,
                           struct picture_info *info, float **rows, struct err *e);
 

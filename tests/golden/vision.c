@@ -228,7 +228,8 @@ static void check_face(const char *name, struct pool *pool)
         uint64_t weights, scratch;
         CHECK_OK(vision_encode(v, png, t->bytes, &info, &rows, &e), e);
         CHECK_OK(vision_bytes(g.dir, info.grid_w * info.grid_h, &weights, &scratch, &e), e);
-        uint64_t most = scratch > info.decode_bytes ? scratch : info.decode_bytes + scratch / 4;
+        uint64_t most = info.decode_bytes + info.resized_w * info.resized_h * 3 + 512;
+        if (scratch > most) most = scratch;
         if (mem.peak > weights + most)
             FAIL("%s: peak %llu of %llu", name, (unsigned long long)mem.peak,
                  (unsigned long long)(weights + most));
