@@ -1,7 +1,7 @@
 #!/bin/sh
 # What a crowd saves: the same 64 jobs run 1, 8 and 64 at a time over a made-up model (tests/bench/bench_model.c) whose experts
-# fit into memory to a fifth, with what was read for them. Counts, not seconds: they are the same on every machine. Ends
-# with exit 1 when an answer depends on the crowd. reads.sh BUILD_DIR; the model stays in BUILD_DIR/bench-reads.
+# fit into memory to a fifth, with what was read for them. Counts, not seconds: only what is read ahead in vain differs a
+# little from run to run. Exit 1 when an answer depends on the crowd. reads.sh BUILD_DIR; the model stays there.
 build=$1
 model=$build/bench-reads
 "$build/tests/bench/bench_model" "$model" --tiny --hidden=512 --layers=12 --latent=128 --expert-width=128 --experts=128 \
