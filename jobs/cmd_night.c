@@ -215,6 +215,11 @@ static enum status prepare(struct night *n, const struct measure *need, struct e
                 "nightshift: the memory has room for jobs of %zu rows; the longest has %llu, those "
                 "over it will fail\n",
                 n->m->plan.context, (unsigned long long)n->m->short_of);
+    if (n->m->short_picture && !n->o->quiet)
+        fprintf(stderr,
+                "nightshift: the memory has %.0f MB to decode a picture; those that need more will "
+                "fail\n",
+                (double)n->m->short_picture / 1e6);
     rc = begin_run(n, e);
     return rc ? rc : cmd_model_load(n->m, n->o, e);
 }
@@ -228,7 +233,7 @@ enum status cmd_night(struct cmd_queue *q, const struct cmd_options *o, struct c
     os_process_name(n.worker, sizeof n.worker);
     enum status rc = measure_queue(q->db, &m->config, m->tok, cmd_model_image_rows(m), &need, e);
     /* Workers may be given pictures later on. */
-    if (!n.alone) need.images++;
+    if (!n.alone) need.images++, need.unknown++;
     if (!rc && need.jobs) {
         rc = prepare(&n, &need, e);
         if (!rc) rc = work(&n, e);

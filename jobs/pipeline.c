@@ -472,7 +472,9 @@ static enum status start(struct pipeline *p, struct err *e)
     p->begun = p->saved = os_now();
     p->worker = o->worker;
     if (p->worker.lease_ms < LEASE_MS) p->worker.lease_ms = LEASE_MS;
-    p->ahead_max = o->sequences * 2 < 4 ? 4 : o->sequences * 2;
+    /* Where workers share a queue, none takes much more than it runs. */
+    p->ahead_max = o->alone ? o->sequences * 2 : o->sequences / 2;
+    if (p->ahead_max < 2) p->ahead_max = 2;
     p->n_flights = o->sequences + p->ahead_max + 1;
     p->flights = calloc(p->n_flights, sizeof *p->flights);
     p->claimed = calloc(p->ahead_max, sizeof *p->claimed);

@@ -65,6 +65,7 @@ static enum status look(struct row_image *m, const struct row_opts *o,
     }
     if (rc) return rc;
     memcpy(m->sha256, b.sha256, sizeof m->sha256);
+    m->bytes = b.len;
     if (o->probe) rc = o->probe(o->processor, o->limits, b.at, b.len, &m->info, e);
     mem_free(b.mem, b.at);
     return rc;

@@ -25,6 +25,7 @@ struct row_opts {
 
 struct row_image {
     char *ref, *path;
+    uint64_t bytes;
     char sha256[JOB_SHA_CHARS];
     struct picture_info info; /* width 0: not known */
 };

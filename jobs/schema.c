@@ -59,6 +59,8 @@ static const char *const steps[SCHEMA_VERSION] = {
     "  ref TEXT,                            -- as written; null: inline in the line\n"
     "  path TEXT,                           -- the file that was found; null: inline\n"
     "  sha256 TEXT,                         -- of its bytes at import\n"
+    "  bytes INTEGER,                       -- of the file\n"
+    "  decode_bytes INTEGER,                -- memory that decoding takes at most\n"
     "  width INTEGER, height INTEGER,       -- after orientation; null: not known yet\n"
     "  orientation INTEGER,                 -- EXIF, 1 to 8\n"
     "  tokens INTEGER,\n"

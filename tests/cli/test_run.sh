@@ -111,6 +111,9 @@ expect "list" 0 "c	done" "$nightshift" list --db "$db"
 expect "show" 0 "cancelled by the user" "$nightshift" show b --db "$db"
 expect "retry one" 0 "1 jobs will run again" "$nightshift" retry b --db "$db"
 expect "work the rest" 0 "3 done" "$nightshift" work --db "$db" -m "$model"
+sed -n 5p tests/golden/demo/jobs.jsonl >"$tmp/large.jsonl"
+expect "add does not know the model" 0 "1 new" "$nightshift" add "$tmp/large.jsonl" --image-root tests/golden/demo --db "$tmp/large.db"
+expect "and work makes room for the largest picture" 0 "1 done" "$nightshift" work --db "$tmp/large.db" -m "$model"
 for f in openai csv sharegpt; do
     expect "export $f" 0 "" "$nightshift" export --db "$db" --format $f -o "$tmp/export.$f"
 done

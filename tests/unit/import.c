@@ -100,6 +100,48 @@ TEST(duplicates_name_both_lines)
     db_close(f.db);
 }
 
+/* A bad line is never the same as another bad line of its id. */
+TEST(bad_lines_are_never_known)
+{
+    struct fixture f = open_fixture("bad_twice.db");
+    CHECK_OK(import_text(&f, "bad1.jsonl", "{\"id\":\"a\",\"prompt\":\"x\",\"n\":2}\n"), f.e);
+    CHECK_INT(f.c.outcome[ROW_BAD], 1);
+    CHECK_OK(import_text(&f, "bad2.jsonl", "{\"id\":\"a\",\"prompt\":\"x\",\"n\":3}\n"), f.e);
+    CHECK_INT(f.c.outcome[ROW_DUPLICATE], 1);
+    db_close(f.db);
+}
+
+static enum status fake_probe(const struct vision_processor *p, const struct vision_limits *l,
+                              const void *bytes, size_t len, struct picture_info *out,
+                              struct err *e)
+{
+    (void)p;
+    (void)l;
+    if (len && *(const char *)bytes == 'b') return err_set(e, E_IMAGE_UNSUPPORTED, "it is a b");
+    *out = (struct picture_info){.width = 5, .height = 4, .orientation = 1, .rows = 7};
+    return OK;
+}
+
+/* Pictures' headers are looked at: what they say is stored, a picture that cannot be used fails its
+ * job at once. */
+TEST(headers_are_checked)
+{
+    struct fixture f = open_fixture("headers.db");
+    f.o.row.probe = fake_probe;
+    test_write(test_path("h1"), "a", 1);
+    test_write(test_path("h2"), "b", 1);
+    CHECK_OK(import_text(&f, "headers.jsonl",
+                         "{\"id\":\"1\",\"image\":\"h1\",\"prompt\":\"x\"}\n"
+                         "{\"id\":\"2\",\"image\":\"h2\",\"prompt\":\"x\"}\n"),
+             f.e);
+    CHECK_INT(jobs_int(f.db, "SELECT tokens FROM job_images WHERE width=5 AND height=4"), 7);
+    CHECK_INT(jobs_int(f.db, "SELECT count(*) FROM failures WHERE code='image_unsupported' AND "
+                             "custom_id='2'"),
+              1);
+    CHECK_INT(jobs_int(f.db, "SELECT count(*) FROM jobs WHERE state='pending'"), 1);
+    db_close(f.db);
+}
+
 /* The same prompt under two ids is two jobs, drawn from two seeds. */
 TEST(identity_is_the_id)
 {
