@@ -69,6 +69,7 @@ static enum status ask_for_pictures(struct cmd_model *m, struct plan_request *r,
                                     struct err *e)
 {
     r->jobs_bytes = 4 * MIB + m->threads * STACK_BYTES / 2;
+    r->jobs_bytes += affinity_bytes(&m->config);
     if (!m->has_vision || images == 0) return OK;
     uint64_t rows = (uint64_t)cmd_model_image_rows(m) * m->config.hidden * sizeof(float);
     uint64_t file = r->ram_bytes / 64, most = m->limits.max_bytes;
@@ -98,7 +99,10 @@ enum status cmd_model_plan(struct cmd_model *m, const struct cmd_options *o,
         .threads = m->threads,
         .max_sequences = (size_t)o->max_sequences,
         .prefill_rows = (size_t)o->prefill_rows,
-        .context = need ? (size_t)need->context : 0,
+        .context = o->context ? (size_t)o->context
+                   : need     ? (size_t)need->context
+                              : 0,
+        .no_drafts = o->no_drafts,
     };
     if (need && need->jobs && (r.max_sequences == 0 || r.max_sequences > need->jobs) &&
         need->jobs < 32)
@@ -142,7 +146,9 @@ enum status cmd_model_load(struct cmd_model *m, const struct cmd_options *o, str
                             .mem = &m->mem,
                             .compute = c,
                             .plan = m->plan,
-                            .direct_io = !o->no_direct_io};
+                            .direct_io = !o->no_direct_io,
+                            .draft_fixed = (size_t)o->draft_tokens,
+                            .affinity = o->order != ORDER_INPUT};
     rc = engine_open(&m->engine, &g, e);
     if (!rc && m->plan.vision_bytes) rc = load_vision(m, &c, e);
     return rc;
