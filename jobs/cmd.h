@@ -136,6 +136,9 @@ struct cmd_options {
     uint64_t cache_experts;       /* --cache-experts N */
     double cache_experts_percent; /* --cache-experts P% */
     bool no_direct_io;
+    uint64_t context;
+    bool no_drafts;        /* --draft off */
+    uint64_t draft_tokens; /* --draft N; 0: adapt */
 
     struct cmd_list stops;      /* what job.stops points to */
     struct image_ref_map *maps; /* what images.maps points to; each `from` is owned */

@@ -86,6 +86,7 @@ static enum status ask_for_pictures(struct cmd_model *m, struct plan_request *r,
                                     struct err *e)
 {
     r->jobs_bytes = 4 * MIB + m->threads * STACK_BYTES / 2;
+    r->jobs_bytes += affinity_bytes(&m->config);
     if (!m->has_vision || images == 0) return OK;
     uint64_t rows = (uint64_t)cmd_model_image_rows(m) * m->config.hidden * sizeof(float);
     m->store_bytes = between(2 * rows, r->ram_bytes / 50, 64 * rows);
@@ -133,7 +134,8 @@ enum status cmd_model_plan(struct cmd_model *m, const struct cmd_options *o,
         .threads = m->threads,
         .max_sequences = (size_t)o->max_sequences,
         .prefill_rows = (size_t)o->prefill_rows,
-        .context = (size_t)need->context,
+        .context = (size_t)(o->context ? o->context : need->context),
+        .no_drafts = o->no_drafts,
     };
     if (need->jobs && (r.max_sequences == 0 || r.max_sequences > need->jobs) && need->jobs < 32)
         r.max_sequences = (size_t)need->jobs;
@@ -169,7 +171,9 @@ enum status cmd_model_load(struct cmd_model *m, const struct cmd_options *o, str
                             .mem = &m->mem,
                             .compute = c,
                             .plan = m->plan,
-                            .direct_io = !o->no_direct_io};
+                            .direct_io = !o->no_direct_io,
+                            .draft_fixed = (size_t)o->draft_tokens,
+                            .affinity = o->order != ORDER_INPUT};
     rc = engine_open(&m->engine, &g, e);
     if (!rc && m->plan.vision_bytes) rc = load_vision(m, &c, e);
     return rc;

@@ -1,4 +1,5 @@
 /* Working a queue on behalf of run and work: settings, memory, the pipeline, progress, the end. */
+#include "jobs/cmd_order.h"
 #include "jobs/cmd_queue.h"
 
 #include "jobs/pipeline.h"
@@ -110,8 +111,10 @@ static enum status work(struct night *n, struct err *e)
         .db = n->q->db,
         .worker = {.name = n->worker, .input_order = o->order == ORDER_INPUT},
         .alone = n->alone,
-        .engine = {m->engine, engine_add, engine_remove, engine_sweep, engine_stats},
+        .engine = {m->engine, engine_add, engine_remove, engine_sweep, engine_stats,
+                   engine_affinity(m->engine)},
         .sequences = m->plan.sequences,
+        .prefill_rows = m->plan.prefill_rows,
         .prepare = {.mem = &m->mem,
                     .config = &m->config,
                     .tok = m->tok,
@@ -187,6 +190,7 @@ static enum status tell_end(const struct night *n, const struct queue_counts *c,
             (unsigned long long)g->tokens, time,
             r->seconds > 0 ? (double)g->tokens / r->seconds : 0,
             (unsigned long long)g->prefill_rows, (unsigned long long)g->sweeps, read, peak);
+    cmd_tell_order(r);
     return OK;
 }
 

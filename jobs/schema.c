@@ -37,7 +37,7 @@ static const char *const steps[SCHEMA_VERSION] = {
     "  n_images INTEGER NOT NULL,\n"
     "  max_tokens INTEGER NOT NULL,\n"
     "  priority INTEGER NOT NULL,           -- higher runs first\n"
-    "  place INTEGER NOT NULL,              -- then this: first job with the same picture\n"
+    "  place INTEGER NOT NULL,              -- then this: near for jobs that begin alike\n"
     "  state TEXT NOT NULL CHECK (state IN\n"
     "    ('pending', 'running', 'retry_wait', 'done', 'failed', 'cancelled')),\n"
     "  attempt INTEGER NOT NULL DEFAULT 0,  -- tries that ended\n"
