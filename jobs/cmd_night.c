@@ -160,14 +160,10 @@ static enum status failures(struct db *db, struct buf *b, struct err *e)
     return rc;
 }
 
-/* "176 jobs: 170 done, 6 failed (image_missing 4, timeout 2), 0 left", and what this run did. */
-static enum status tell_end(const struct night *n, const struct queue_counts *c, struct err *e)
+/* "176 jobs: 170 done, 6 failed (image_missing 4, timeout 2), 0 left" */
+static enum status tell_counts(const struct night *n, const struct queue_counts *c, struct err *e)
 {
-    const struct pipeline_report *r = &n->report;
-    const struct engine_stats *g = &r->engine;
-    char time[32], read[24], peak[24];
     struct buf codes = {0};
-    if (n->o->quiet) return OK;
     enum status rc = failures(n->q->db, &codes, e);
     if (!rc) {
         fprintf(stderr, "%lld jobs: %lld done, %lld failed%s%s%s, ", (long long)queue_total(c),
@@ -177,17 +173,30 @@ static enum status tell_end(const struct night *n, const struct queue_counts *c,
         fprintf(stderr, "%lld left\n", (long long)queue_unfinished(c));
     }
     buf_free(&codes);
-    if (rc || g->sweeps == 0) return rc;
+    return rc;
+}
+
+/* What this run did, beside what was planned. */
+static void tell_work(const struct night *n)
+{
+    const struct pipeline_report *r = &n->report;
+    const struct engine_stats *g = &r->engine;
+    char time[32], read[24], peak[24], budget[24];
     progress_duration(time, sizeof time, r->seconds);
     progress_bytes(read, sizeof read, (double)(g->expert_bytes + g->trunk_bytes));
     progress_bytes(peak, sizeof peak, (double)os_peak_rss());
-    fprintf(stderr,
-            "%llu tokens in %s (%.1f a second), %llu prompt rows; %llu sweeps, %s read; peak "
-            "memory %s\n",
+    progress_bytes(budget, sizeof budget, (double)n->m->plan.ram_bytes);
+    fprintf(stderr, "%llu tokens in %s (%.1f a second), %llu prompt rows",
             (unsigned long long)g->tokens, time,
             r->seconds > 0 ? (double)g->tokens / r->seconds : 0,
-            (unsigned long long)g->prefill_rows, (unsigned long long)g->sweeps, read, peak);
-    return OK;
+            (unsigned long long)g->prefill_rows);
+    if (g->prefix.rows_saved)
+        fprintf(stderr, " and %llu shared", (unsigned long long)g->prefix.rows_saved);
+    if (g->spec.drafted)
+        fprintf(stderr, ", %llu of %llu drafts right", (unsigned long long)g->spec.accepted,
+                (unsigned long long)g->spec.drafted);
+    fprintf(stderr, "; %llu sweeps, %s read; peak memory %s of %s\n", (unsigned long long)g->sweeps,
+            read, peak, budget);
 }
 
 static enum status end_run(struct night *n, int code, struct err *e)
@@ -244,5 +253,8 @@ enum status cmd_night(struct cmd_queue *q, const struct cmd_options *o, struct c
         struct err more;
         end_run(&n, rc ? (int)cmd_exit_code(rc) : *code, rc ? &more : e);
     }
-    return rc ? rc : tell_end(&n, &c, e);
+    if (rc || o->quiet) return rc;
+    rc = tell_counts(&n, &c, e);
+    if (!rc && n.report.engine.sweeps) tell_work(&n);
+    return rc;
 }
