@@ -102,6 +102,29 @@ static enum status begin_run(struct night *n, struct err *e)
     return run_begin(n->q->db, &info, &n->run_id, e);
 }
 
+/* Answers of one night resemble each other: those of earlier runs may serve as drafts. The latest
+ * ones, as many tokens as the engine keeps; they change speed only. */
+static enum status learn(struct night *n, struct err *e)
+{
+    sqlite3_stmt *s;
+    bool row = true;
+    size_t sum = 0;
+    enum status rc = db_stmt(
+        n->q->db, &s, "SELECT content FROM results WHERE code IS NULL ORDER BY job_id DESC", e);
+    while (!rc && sum < n->m->plan.draft_tokens) {
+        rc = db_step(n->q->db, s, &row, e);
+        if (rc || !row) break;
+        struct ids ids = {0};
+        rc = tok_encode(n->m->tok, (const char *)sqlite3_column_text(s, 0),
+                        (size_t)sqlite3_column_bytes(s, 0), false, &ids, e);
+        if (!rc) engine_learn(n->m->engine, ids.at, ids.n, 0);
+        sum += ids.n + 1;
+        ids_free(&ids);
+    }
+    if (row) sqlite3_reset(s);
+    return rc;
+}
+
 static enum status work(struct night *n, struct err *e)
 {
     const struct cmd_options *o = n->o;
@@ -230,7 +253,8 @@ static enum status prepare(struct night *n, const struct measure *need, struct e
                 "fail\n",
                 (double)n->m->short_picture / 1e6);
     rc = begin_run(n, e);
-    return rc ? rc : cmd_model_load(n->m, n->o, e);
+    if (!rc) rc = cmd_model_load(n->m, n->o, e);
+    return rc ? rc : learn(n, e);
 }
 
 enum status cmd_night(struct cmd_queue *q, const struct cmd_options *o, struct cmd_model *m,
