@@ -141,6 +141,7 @@ static enum status work(struct night *n, struct err *e)
         .prepare = {.mem = &m->mem,
                     .config = &m->config,
                     .tok = m->tok,
+                    .vocab = m->vocab,
                     .encode = m->vision ? vision_encode : NULL,
                     .vision = m->vision,
                     .image_bytes = m->store_bytes,

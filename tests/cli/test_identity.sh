@@ -1,5 +1,5 @@
 #!/bin/sh
-# A job's result depends on the job alone: 24 mixed jobs (pictures and text, greedy and sampled) give the same bytes
+# A job's result depends on the job alone: 24 mixed jobs (pictures and text, greedy and sampled, one in JSON) give the same bytes
 # whatever runs together, whatever is cached, however prompts are cut, in whatever order, with whatever drafts, and killed
 # five times in between. Of the combinations of sequences, cache, threads and chunk each value meets each other one, order
 # and drafts take turns; FULL=1 runs them all.
@@ -11,6 +11,7 @@ images=$PWD/tests/golden/demo
 
 awk 'NR <= 24 {
     if (NR % 3 == 0) sub(/\{/, "{\"temperature\": 0.9, \"top_p\": 0.95, \"seed\": " NR ", ")
+    if (NR % 12 == 7) sub(/\{/, "{\"response_format\": {\"type\": \"json_schema\", \"json_schema\": {\"schema\": {\"type\": \"object\", \"properties\": {\"a\": {\"enum\": [\"x\", \"yes\"]}}, \"required\": [\"a\"], \"additionalProperties\": false}}}, ")
     if (NR % 8 == 5) sub(/\{/, "{\"stop\": [\" on\", \"e\"], ")
     print
 }' tests/golden/demo/jobs.jsonl >"$tmp/jobs.jsonl"
