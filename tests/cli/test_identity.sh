@@ -63,6 +63,13 @@ while read -r s c t p o d; do
     check "$s at a time, $c cached, $t threads, chunks of $p, order $o, drafts $d" $? "$tmp/out.jsonl"
 done <"$tmp/settings"
 
+# Order and drafts change what is done when, never what comes out.
+for options in "--order input --draft off" "--order image --draft 5" "--order auto --draft auto --prefill-rows 7 --cache-experts 10%"; do
+    # shellcheck disable=SC2086 # options
+    run "$tmp/out.jsonl" --db "$tmp/order$passed.db" --max-sequences 5 $options
+    check "$options" $? "$tmp/out.jsonl"
+done
+
 # Killed five times: each life sets the queue out again where the last one left it.
 for settings in "--max-sequences 3 --prefill-rows 7" "--max-sequences 24 --cache-experts 10%"; do
     kills=0
