@@ -21,7 +21,7 @@ LIBS := -lcjson -lsqlite3 -lwebpdemux -lwebp -ljpeg -lpng -lmd -lm -pthread
 
 # make V=1 shows whole commands.
 Q := $(if $(V),,@)
-say = $(if $(V),,@printf "  %s %s\n" $(1) $(2))
+say = $(if $(V)$(findstring s,$(firstword -$(MAKEFLAGS))),,@printf "  %s %s\n" $(1) $(2))
 
 ARCH := $(shell $(CC) -dumpmachine | cut -d- -f1)
 LIB_SRC := $(filter-out src/main.c,$(wildcard src/*.c vision/*.c jobs/*.c))
@@ -38,7 +38,7 @@ TEST_OBJ := $(patsubst %.c,$(B)/%.o,$(filter-out tests/lib/fuzz_main.c,$(wildcar
 TEST_LIB := $(B)/libtest.a
 TESTS_BIN := $(patsubst %.c,$(B)/%,$(wildcard $(foreach d,unit golden fault fuzz cli crash bench,tests/$d/*.c)))
 
-.PHONY: all demo test check check-asan lint fuzz bench-model clean deps tests
+.PHONY: all demo test check check-asan lint fuzz bench-model bench-reads clean deps tests
 .DELETE_ON_ERROR:
 .SECONDARY:
 
@@ -108,6 +108,11 @@ BENCH_DIR ?= build/bench-model
 bench-model: deps
 	@$(MAKE) --no-print-directory -s $(B)/tests/bench/bench_model
 	@$(B)/tests/bench/bench_model $(BENCH_DIR) $(BENCH_ARGS)
+
+# What is read for 64 jobs, 1, 8 and 64 at a time.
+bench-reads: deps
+	@$(MAKE) --no-print-directory -s $(B)/tests/bench/bench_model $(B)/nightshift
+	@sh tests/bench/reads.sh $(B)
 
 clean:
 	rm -rf build nightshift

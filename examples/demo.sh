@@ -7,7 +7,7 @@ tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
 trap 'exit 130' INT TERM
 
-echo "$nightshift run -i $here/jobs.jsonl -m $here/demo-model -o out.jsonl $*"
+echo "$nightshift run -i $here/jobs.jsonl -m $here/demo-model -o out.jsonl${*:+ $*}"
 "$nightshift" run -i "$here/jobs.jsonl" -m "$here/demo-model" -o "$tmp/out.jsonl" "$@" </dev/null || {
     rc=$?
     echo "the run ended with exit code $rc" >&2

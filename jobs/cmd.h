@@ -136,6 +136,9 @@ struct cmd_options {
     uint64_t cache_experts;       /* --cache-experts N */
     double cache_experts_percent; /* --cache-experts P% */
     bool no_direct_io;
+    uint64_t context;
+    bool no_drafts;        /* --draft off */
+    uint64_t draft_tokens; /* --draft N; 0: adapt */
 
     struct cmd_list stops;      /* what job.stops points to */
     struct image_ref_map *maps; /* what images.maps points to; each `from` is owned */
@@ -162,9 +165,10 @@ enum exit_code cmd_exit_code(enum status code);
 /* The same for a mistake in the command line: exit code 2. */
 int cmd_usage(const char *fmt, ...) PRINTF_LIKE(1, 2);
 
-/* SIGINT, SIGTERM, SIGUSR1 from now on only count: 0 none yet, 1 stop soon and keep all, 2 stop
- * now. */
+/* SIGINT, SIGTERM, SIGUSR1: the first one is from now on only noted, the second ends the process at
+ * once. */
 void cmd_catch_signals(void);
+/* 0: none came yet, 1: stop soon and keep all. */
 int cmd_stop_wanted(void);
 /* The exit code of that stop: 130 for SIGINT, 143 for the others; 0 when none came. */
 int cmd_stop_exit(void);

@@ -4,13 +4,16 @@
 #include "jobs/model_id.h"
 #include "jobs/progress.h"
 #include "src/os.h"
+#include "vision/patch.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define MIB         ((uint64_t)1 << 20)
-#define STACK_BYTES MIB
+#define MIB           ((uint64_t)1 << 20)
+#define STACK_BYTES   MIB
+#define LEAST_PICTURE (8 * MIB)
+#define LEAST_CONTEXT 256
 
 uint64_t cmd_ram(const struct cmd_options *o)
 {
@@ -55,29 +58,40 @@ enum status cmd_model_begin(struct cmd_model *m, const struct cmd_options *o, st
 
 static uint64_t patches(const struct cmd_model *m)
 {
-    uint64_t most = m->processor.in_patch_limit;
-    return m->limits.max_patches && m->limits.max_patches < most ? m->limits.max_patches : most;
+    return patch_most(&m->processor, m->limits.max_patches);
 }
 
 unsigned cmd_model_image_rows(const struct cmd_model *m)
 {
-    return (unsigned)(patches(m) / (m->processor.merge * m->processor.merge)) + 1;
+    return (unsigned)(patches(m) / (m->processor.merge * m->processor.merge));
 }
 
-/* What is held beside the engine: encoded pictures that wait, a picture's file, stacks. */
+static uint64_t between(uint64_t least, uint64_t v, uint64_t most)
+{
+    return v < least ? least : v > most ? most : v;
+}
+
+/* Bytes to read and decode one picture: what the largest known one takes; of an unknown one, a
+ * guess. */
+static uint64_t picture_bytes(const struct cmd_model *m, const struct plan_request *r,
+                              const struct measure *need)
+{
+    if (!m->has_vision || need->images == 0) return 0;
+    uint64_t guess = between(LEAST_PICTURE, r->ram_bytes / 16, 256 * MIB);
+    return need->unknown && guess > need->picture ? guess : need->picture;
+}
+
+/* What is held beside the engine: encoded pictures that wait, one being decoded, stacks. */
 static enum status ask_for_pictures(struct cmd_model *m, struct plan_request *r, uint64_t images,
                                     struct err *e)
 {
     r->jobs_bytes = 4 * MIB + m->threads * STACK_BYTES / 2;
+    r->jobs_bytes += affinity_bytes(&m->config);
     if (!m->has_vision || images == 0) return OK;
     uint64_t rows = (uint64_t)cmd_model_image_rows(m) * m->config.hidden * sizeof(float);
-    uint64_t file = r->ram_bytes / 64, most = m->limits.max_bytes;
-    if (file < 4 * MIB) file = 4 * MIB;
-    m->store_bytes = r->ram_bytes / 50;
-    if (m->store_bytes < 2 * rows) m->store_bytes = 2 * rows;
-    if (m->store_bytes > 64 * rows) m->store_bytes = 64 * rows;
+    m->store_bytes = between(2 * rows, r->ram_bytes / 50, 64 * rows);
     /* One picture more than the store's limit is being encoded. */
-    r->jobs_bytes += m->store_bytes + rows + (file < most ? file : most);
+    r->jobs_bytes += m->store_bytes + rows;
     return vision_bytes(m->dir, patches(m), &r->vision_weights, &r->vision_scratch, e);
 }
 
@@ -90,31 +104,46 @@ static size_t cache_slots(const struct cmd_model *m, const struct cmd_options *o
     return (size_t)o->cache_experts;
 }
 
+/* Rather run without the largest pictures and the longest jobs than not at all: they fail alone. */
+static enum status plan_within(struct cmd_model *m, struct plan_request *r, uint64_t picture,
+                               struct err *e)
+{
+    const uint64_t jobs_bytes = r->jobs_bytes, whole_picture = picture, whole_context = r->context;
+    for (;;) {
+        r->jobs_bytes = jobs_bytes + picture;
+        enum status rc = plan_make(&m->plan, &m->sizes, r, e);
+        m->short_picture = picture < whole_picture ? picture : 0;
+        m->short_of = r->context < whole_context ? whole_context : 0;
+        if (rc != E_BUDGET) return rc;
+        if (picture > LEAST_PICTURE)
+            picture = between(LEAST_PICTURE, picture / 2, picture);
+        else if (r->context > LEAST_CONTEXT)
+            r->context -= r->context / 4;
+        else
+            return rc;
+    }
+}
+
 enum status cmd_model_plan(struct cmd_model *m, const struct cmd_options *o,
                            const struct measure *need, struct err *e)
 {
+    static const struct measure nothing_known = {.images = 1, .unknown = 1};
+    if (!need) need = &nothing_known;
     struct plan_request r = {
         .ram_bytes = cmd_ram(o),
         .threads = m->threads,
         .max_sequences = (size_t)o->max_sequences,
         .prefill_rows = (size_t)o->prefill_rows,
-        .context = need ? (size_t)need->context : 0,
+        .context = (size_t)(o->context ? o->context : need->context),
+        .no_drafts = o->no_drafts,
     };
-    if (need && need->jobs && (r.max_sequences == 0 || r.max_sequences > need->jobs) &&
-        need->jobs < 32)
+    if (need->jobs && (r.max_sequences == 0 || r.max_sequences > need->jobs) && need->jobs < 32)
         r.max_sequences = (size_t)need->jobs;
     enum status rc = plan_model_load(&m->sizes, &m->config, m->dir, e);
-    if (!rc) rc = ask_for_pictures(m, &r, need ? need->images : 1, e);
+    if (!rc) rc = ask_for_pictures(m, &r, need->images, e);
     if (rc) return rc;
     r.expert_slots = cache_slots(m, o);
-    rc = plan_make(&m->plan, &m->sizes, &r, e);
-    /* Rather run without the longest jobs than not at all. */
-    while (rc == E_BUDGET && r.context > 256) {
-        m->short_of = need->context;
-        r.context -= r.context / 4;
-        rc = plan_make(&m->plan, &m->sizes, &r, e);
-    }
-    return rc;
+    return plan_within(m, &r, picture_bytes(m, &r, need), e);
 }
 
 static enum status load_vision(struct cmd_model *m, const struct compute *c, struct err *e)
@@ -142,7 +171,9 @@ enum status cmd_model_load(struct cmd_model *m, const struct cmd_options *o, str
                             .mem = &m->mem,
                             .compute = c,
                             .plan = m->plan,
-                            .direct_io = !o->no_direct_io};
+                            .direct_io = !o->no_direct_io,
+                            .draft_fixed = (size_t)o->draft_tokens,
+                            .affinity = o->order != ORDER_INPUT};
     rc = engine_open(&m->engine, &g, e);
     if (!rc && m->plan.vision_bytes) rc = load_vision(m, &c, e);
     return rc;

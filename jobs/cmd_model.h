@@ -22,8 +22,9 @@ struct cmd_model {
     unsigned threads;
     struct plan_model sizes;
     struct plan plan;
-    uint64_t store_bytes; /* for encoded pictures that wait */
-    uint64_t short_of;    /* rows of the longest job when memory has no room for it; else 0 */
+    uint64_t store_bytes;   /* for encoded pictures that wait */
+    uint64_t short_of;      /* rows of the longest job when memory has no room for it; else 0 */
+    uint64_t short_picture; /* bytes left to decode a picture, when some needs more; else 0 */
 
     struct mem mem;
     bool mem_open;

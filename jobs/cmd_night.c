@@ -1,4 +1,5 @@
 /* Working a queue on behalf of run and work: settings, memory, the pipeline, progress, the end. */
+#include "jobs/cmd_order.h"
 #include "jobs/cmd_queue.h"
 
 #include "jobs/pipeline.h"
@@ -110,8 +111,10 @@ static enum status work(struct night *n, struct err *e)
         .db = n->q->db,
         .worker = {.name = n->worker, .input_order = o->order == ORDER_INPUT},
         .alone = n->alone,
-        .engine = {m->engine, engine_add, engine_remove, engine_sweep, engine_stats},
+        .engine = {m->engine, engine_add, engine_remove, engine_sweep, engine_stats,
+                   engine_affinity(m->engine)},
         .sequences = m->plan.sequences,
+        .prefill_rows = m->plan.prefill_rows,
         .prepare = {.mem = &m->mem,
                     .config = &m->config,
                     .tok = m->tok,
@@ -187,6 +190,7 @@ static enum status tell_end(const struct night *n, const struct queue_counts *c,
             (unsigned long long)g->tokens, time,
             r->seconds > 0 ? (double)g->tokens / r->seconds : 0,
             (unsigned long long)g->prefill_rows, (unsigned long long)g->sweeps, read, peak);
+    cmd_tell_order(r);
     return OK;
 }
 
@@ -215,6 +219,11 @@ static enum status prepare(struct night *n, const struct measure *need, struct e
                 "nightshift: the memory has room for jobs of %zu rows; the longest has %llu, those "
                 "over it will fail\n",
                 n->m->plan.context, (unsigned long long)n->m->short_of);
+    if (n->m->short_picture && !n->o->quiet)
+        fprintf(stderr,
+                "nightshift: the memory has %.0f MB to decode a picture; those that need more will "
+                "fail\n",
+                (double)n->m->short_picture / 1e6);
     rc = begin_run(n, e);
     return rc ? rc : cmd_model_load(n->m, n->o, e);
 }
@@ -228,7 +237,7 @@ enum status cmd_night(struct cmd_queue *q, const struct cmd_options *o, struct c
     os_process_name(n.worker, sizeof n.worker);
     enum status rc = measure_queue(q->db, &m->config, m->tok, cmd_model_image_rows(m), &need, e);
     /* Workers may be given pictures later on. */
-    if (!n.alone) need.images++;
+    if (!n.alone) need.images++, need.unknown++;
     if (!rc && need.jobs) {
         rc = prepare(&n, &need, e);
         if (!rc) rc = work(&n, e);

@@ -104,6 +104,12 @@ const struct cmd_option cmd_table[] = {
      COUNT(prefill_rows, 1)},
     {"cache-experts", 0, "N|P%", "experts kept in memory (default: planned)", COMPUTE,
      OWN(cmd_read_cache)},
+    {"context", 0, "N",
+     "rows of the longest job, prompt and answer (default: what the queue needs)", COMPUTE,
+     COUNT(context, 16)},
+    {"draft", 0, "HOW",
+     "tokens guessed ahead: auto (default), off, or N at most; answers stay same", COMPUTE,
+     OWN(cmd_read_draft)},
     {"no-direct-io", 0, NULL, "read weights through the page cache", COMPUTE, FLAG(no_direct_io)},
 
     {"order", 0, "WHAT", "auto: jobs with the same image or beginning together", WORKERS | CMD_PLAN,

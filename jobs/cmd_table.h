@@ -41,6 +41,7 @@ enum status cmd_read_halt(struct cmd_options *o, const char *value, struct err *
 enum status cmd_read_deadline(struct cmd_options *o, const char *value, struct err *e);
 enum status cmd_read_shard(struct cmd_options *o, const char *value, struct err *e);
 enum status cmd_read_cache(struct cmd_options *o, const char *value, struct err *e);
+enum status cmd_read_draft(struct cmd_options *o, const char *value, struct err *e);
 enum status cmd_read_effort(struct cmd_options *o, const char *value, struct err *e);
 enum status cmd_read_stop(struct cmd_options *o, const char *value, struct err *e);
 enum status cmd_read_map(struct cmd_options *o, const char *value, struct err *e);

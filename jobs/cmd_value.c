@@ -1,6 +1,8 @@
 /* Values of options: numbers, sizes, times, choices, and the few with a grammar of their own. */
 #include "jobs/cmd_table.h"
 
+#include "src/spec.h"
+
 #include <ctype.h>
 #include <errno.h>
 #include <math.h>
@@ -284,6 +286,16 @@ enum status cmd_read_cache(struct cmd_options *o, const char *value, struct err 
     if (read_percent(value, &o->cache_experts_percent)) return OK;
     if (read_u64(value, &o->cache_experts) && o->cache_experts) return OK;
     return bad("cache-experts", "a number of at least 1, or a percentage like 20%", value, e);
+}
+
+enum status cmd_read_draft(struct cmd_options *o, const char *value, struct err *e)
+{
+    o->no_drafts = !strcmp(value, "off");
+    o->draft_tokens = 0;
+    if (o->no_drafts || !strcmp(value, "auto")) return OK;
+    if (read_u64(value, &o->draft_tokens) && o->draft_tokens && o->draft_tokens <= SPEC_MAX_DRAFT)
+        return OK;
+    return bad("draft", "auto, off, or a number from 1 to 16", value, e);
 }
 
 enum status cmd_read_effort(struct cmd_options *o, const char *value, struct err *e)

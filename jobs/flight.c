@@ -62,6 +62,7 @@ void flight_sequence(const struct flight *f, uint64_t tag, struct engine_sequenc
         .n_done = f->n_tokens,
         .max_tokens = s->max_tokens,
         .row_hash = f->ready.row_hash,
+        .kind = f->kind,
         .sample = {.temperature = s->temperature,
                    .top_p = s->top_p,
                    .top_k = s->top_k,

@@ -6,11 +6,13 @@
 #include "src/reply.h"
 
 struct flight {
-    enum { FLIGHT_FREE, FLIGHT_AHEAD, FLIGHT_READY, FLIGHT_RUNNING } where;
+    enum { FLIGHT_FREE, FLIGHT_WAITING, FLIGHT_AHEAD, FLIGHT_READY, FLIGHT_RUNNING } where;
     struct queue_job job;
     struct ready ready;
-    bool lost;    /* someone else has the job */
-    bool started; /* flight_start was called */
+    unsigned kind; /* of prompt, for order.h */
+    uint64_t turn; /* order.h: jobs picked when it came */
+    bool lost;     /* someone else has the job */
+    bool started;  /* flight_start was called */
     struct reply *reply;
     int32_t *tokens; /* [room] */
     size_t n_tokens, room, n_saved;

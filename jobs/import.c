@@ -69,8 +69,7 @@ static enum status restart_input(struct import *im, struct err *e)
     rc = db_run(im->db, e,
                 "DELETE FROM jobs WHERE input_id=?1 AND (spec IS NULL OR duplicate_of NOT NULL)",
                 "i", id);
-    if (!rc)
-        rc = db_run(im->db, e, "UPDATE jobs SET line=-line WHERE input_id=?1 AND line>0", "i", id);
+    if (!rc) rc = db_run(im->db, e, "UPDATE jobs SET line=-id WHERE input_id=?1", "i", id);
     if (!rc)
         rc = db_run(im->db, e,
                     "UPDATE inputs SET bytes=?2, sha256=?3, options_sha256=?4, items=0, mine=0, "

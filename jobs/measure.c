@@ -80,21 +80,34 @@ static enum status longest(struct db *db, const struct config *c, const struct t
     return rc;
 }
 
+static enum status pictures(struct db *db, struct measure *out, struct err *e)
+{
+    sqlite3_stmt *s;
+    bool row = false;
+    enum status rc = db_stmt(db, &s,
+                             "SELECT count(*), sum(m.decode_bytes IS NULL), "
+                             "max(m.bytes+m.decode_bytes) FROM jobs j JOIN job_images m ON "
+                             "m.job_id=j.id WHERE j.state IN ('pending','running','retry_wait')",
+                             e);
+    if (!rc) rc = db_step(db, s, &row, e);
+    if (rc || !row) return rc;
+    out->images = (uint64_t)sqlite3_column_int64(s, 0);
+    out->unknown = (uint64_t)sqlite3_column_int64(s, 1);
+    out->picture = (uint64_t)sqlite3_column_int64(s, 2);
+    sqlite3_reset(s);
+    return OK;
+}
+
 enum status measure_queue(struct db *db, const struct config *c, const struct tok *t,
                           unsigned image_rows, struct measure *out, struct err *e)
 {
-    int64_t jobs = 0, images = 0;
+    int64_t jobs = 0;
     *out = (struct measure){0};
     enum status rc = db_int(db, &jobs, 0, e,
                             "SELECT count(*) FROM jobs WHERE state IN "
                             "('pending','running','retry_wait')",
                             "");
-    if (!rc)
-        rc = db_int(db, &images, 0, e,
-                    "SELECT sum(n_images) FROM jobs WHERE state IN "
-                    "('pending','running','retry_wait')",
-                    "");
     out->jobs = (uint64_t)jobs;
-    out->images = (uint64_t)images;
+    if (!rc) rc = pictures(db, out, e);
     return rc ? rc : longest(db, c, t, image_rows, &out->context, e);
 }

@@ -9,6 +9,8 @@
 struct measure {
     uint64_t jobs;    /* unfinished */
     uint64_t images;  /* of them */
+    uint64_t unknown; /* images of which nothing is known yet */
+    uint64_t picture; /* most bytes that reading and decoding one of the others takes */
     uint64_t context; /* rows of the longest of them that the model can take, prompt and answer; 0
                          without jobs */
 };

@@ -1,8 +1,9 @@
 /* The flow, from claim to result:
  *
- *     claim      a few jobs of the queue, so that preparing keeps ahead        (queue)
+ *     claim      some hundred jobs of the queue, those that begin alike        (turn, queue)
+ *     choose     the one that goes next, when the last one was prepared        (order)
  *     prepare    pictures, prompt: on a thread beside the sweeps               (ahead, prepare)
- *     admit      ready jobs into the engine, in the order of their claims      (flight)
+ *     admit      ready jobs into the engine, several at a time                 (order, flight)
  *     sweep      one pass of the model over everything running                 (engine)
  *     finish     jobs that ended: answer and state in one transaction          (result)
  *     save       every half minute: tokens so far of the others, leases        (result)
@@ -14,8 +15,10 @@
 #include "jobs/ahead.h"
 #include "jobs/eta.h"
 #include "jobs/flight.h"
+#include "jobs/order.h"
 #include "jobs/runs.h"
 #include "jobs/share.h"
+#include "jobs/turn.h"
 #include "src/os.h"
 
 #include <stddef.h>
@@ -28,6 +31,7 @@
 #define IDLE_CLAIM_S     1.0               /* between looks into an empty queue */
 #define LEASE_MS         (15 * 60 * 1000L) /* at least; longer where a sweep is */
 #define HALT_LEAST       10
+#define CLAIM_MOST       64   /* in one transaction */
 #define PATIENCE         0.25 /* of a sweep, to wait for jobs that could join the next one */
 #define FIRST_PATIENCE_S 2.0
 #define MAX_RETRY_S      600.0
@@ -36,11 +40,13 @@ struct pipeline {
     const struct pipeline_opts *o;
     struct prepare *prepare;
     struct ahead *ahead;
-    size_t ahead_max, n_flights;
+    struct order *order;
+    struct turn turn;
+    size_t ahead_max, claim_max, n_flights;
     struct flight *flights;      /* [n_flights] */
-    struct queue_job *claimed;   /* [ahead_max] */
+    struct queue_job *claimed;   /* [claim_max] */
     struct result_partial *part; /* [n_flights] */
-    struct flight **ready;       /* [n_ready] not yet admitted, in the order of their claims */
+    struct flight **ready;       /* [n_ready] not yet admitted, in the order of preparing */
     size_t n_ready;
     double last_sweep_s;
     struct queue_worker worker;
@@ -109,17 +115,24 @@ static bool stop_wanted(const struct pipeline *p)
 
 /* ---- claim ---- */
 
+/* Claimed and not yet in the engine. */
+static size_t inside(const struct pipeline *p)
+{
+    return order_waiting(p->order) + ahead_inside(p->ahead) + p->n_ready;
+}
+
 static size_t claim_room(const struct pipeline *p)
 {
-    size_t inside = ahead_inside(p->ahead) + p->n_ready;
-    size_t room = p->ahead_max > inside ? p->ahead_max - inside : 0;
+    size_t room = order_room(p->order), most = order_waiting(p->order) + room;
+    /* In parts: one commit for several jobs. */
+    if (room * 4 < most) return 0;
+    if (room > p->claim_max) room = p->claim_max;
     if (p->o->max_jobs) {
-        uint64_t begun = p->report->done + p->report->failed + p->running + inside;
+        uint64_t begun = p->report->done + p->report->failed + p->running + inside(p);
         uint64_t left = p->o->max_jobs > begun ? p->o->max_jobs - begun : 0;
         if (left < room) room = (size_t)left;
     }
-    /* In halves: one commit for several jobs. */
-    return inside * 2 <= p->ahead_max ? room : 0;
+    return room;
 }
 
 static enum status claim(struct pipeline *p, struct err *e)
@@ -127,19 +140,34 @@ static enum status claim(struct pipeline *p, struct err *e)
     size_t room = claim_room(p), n = 0, slot = 0;
     double now = os_now();
     if (room == 0 || (p->dry && now < p->next_claim)) return OK;
-    enum status rc = queue_claim(p->o->db, &p->worker, now_ms(), p->claimed, room, &n, e);
+    enum status rc = turn_next(p->o->db, &p->turn, &p->worker, e);
+    if (!rc) rc = queue_claim(p->o->db, &p->worker, now_ms(), p->claimed, room, &n, e);
     if (rc) return rc;
-    p->dry = n == 0;
+    turn_claimed(&p->turn, &p->worker, p->claimed, n);
+    p->dry = n < room;
     p->next_claim = now + IDLE_CLAIM_S;
     for (size_t i = 0; i < n; i++) {
         while (p->flights[slot].where != FLIGHT_FREE) slot++;
-        struct flight *f = &p->flights[slot];
+        p->flights[slot].job = p->claimed[i];
+        order_wait(p->order, &p->flights[slot]);
+    }
+    return OK;
+}
+
+/* Keeps the preparing thread busy. */
+static void choose(struct pipeline *p)
+{
+    struct flight *f;
+    while (ahead_inside(p->ahead) + p->n_ready < p->ahead_max &&
+           (f = order_next(p->order, p->flights, p->n_flights))) {
+        if (f->lost) {
+            land(p, f);
+            continue;
+        }
         f->where = FLIGHT_AHEAD;
-        f->job = p->claimed[i];
         f->ready.from = &f->job;
         ahead_submit(p->ahead, &f->ready);
     }
-    return OK;
 }
 
 /* ---- finish ---- */
@@ -304,6 +332,10 @@ static enum status add(struct pipeline *p, struct flight *f, struct err *why)
 static enum status admit(struct pipeline *p, struct err *e)
 {
     enum status rc = take_ready(p, e);
+    struct order_now now = {
+        .free = p->o->sequences - p->running, .ready = p->n_ready, .running = p->running > 0};
+    now.coming = !p->dry || ahead_inside(p->ahead) + order_waiting(p->order) > 0;
+    if (!rc && !order_admit(p->order, &now)) return OK;
     while (!rc && p->n_ready) {
         struct flight *f = p->ready[0];
         struct err why;
@@ -318,6 +350,7 @@ static enum status admit(struct pipeline *p, struct err *e)
             f->where = FLIGHT_RUNNING;
             f->begun = os_now();
             p->running++;
+            order_admitted(p->order);
         }
     }
     return rc;
@@ -336,6 +369,7 @@ static bool on_token(void *user, uint64_t tag, int32_t id, const float *logits)
 static enum status sweep(struct pipeline *p, struct err *e)
 {
     double start = os_now();
+    size_t running = p->running;
     enum status rc = p->o->engine.sweep(p->o->engine.g, on_token, p, e);
     if (rc) return rc;
     p->last_sweep_s = os_now() - start;
@@ -343,6 +377,9 @@ static enum status sweep(struct pipeline *p, struct err *e)
     if (needed > p->worker.lease_ms) p->worker.lease_ms = needed;
     rc = finish_ended(p, e);
     if (!rc) rc = finish_late(p, e);
+    struct engine_stats s = {0};
+    p->o->engine.stats(p->o->engine.g, &s);
+    order_swept(p->order, &s, running - p->running);
     if (!rc) event(p, PIPELINE_SWEPT, NULL, NULL);
     return rc;
 }
@@ -441,11 +478,13 @@ static enum status step(struct pipeline *p, struct err *e)
     check_limits(p);
     if (p->ending) return OK;
     enum status rc = claim(p, e);
-    if (!rc) rc = admit(p, e);
+    if (rc) return rc;
+    choose(p);
+    rc = admit(p, e);
     if (rc) return rc;
     if (p->running)
         rc = sweep(p, e);
-    else if (p->dry && ahead_inside(p->ahead) + p->n_ready == 0)
+    else if (p->dry && inside(p) == 0)
         rc = idle(p, e);
     if (!rc && os_now() - p->saved >= p->o->checkpoint_s) rc = save(p, e);
     return rc;
@@ -472,16 +511,28 @@ static enum status start(struct pipeline *p, struct err *e)
     p->begun = p->saved = os_now();
     p->worker = o->worker;
     if (p->worker.lease_ms < LEASE_MS) p->worker.lease_ms = LEASE_MS;
-    p->ahead_max = o->sequences * 2 < 4 ? 4 : o->sequences * 2;
-    p->n_flights = o->sequences + p->ahead_max + 1;
+    /* Where workers share a queue, none takes much more than it runs. */
+    p->ahead_max = o->alone ? o->sequences * 2 : o->sequences / 2;
+    if (p->ahead_max < 2) p->ahead_max = 2;
+    struct order_opts order = {.input = o->worker.input_order,
+                               .sequences = o->sequences,
+                               .prefill_rows = o->prefill_rows,
+                               .affinity = o->engine.affinity,
+                               .tok = o->prepare.tok};
+    /* What one worker has claimed another cannot take. */
+    order.window = o->alone && !order.input ? ORDER_WINDOW : p->ahead_max;
+    p->turn.limit = TURN_PASSED;
+    p->claim_max = order.window < CLAIM_MOST ? order.window : CLAIM_MOST;
+    p->n_flights = o->sequences + p->ahead_max + order.window + 1;
     p->flights = calloc(p->n_flights, sizeof *p->flights);
-    p->claimed = calloc(p->ahead_max, sizeof *p->claimed);
+    p->claimed = calloc(p->claim_max, sizeof *p->claimed);
     p->part = calloc(p->n_flights, sizeof *p->part);
     p->ready = calloc(p->n_flights, sizeof *p->ready);
     if (!p->flights || !p->ready || !p->claimed || !p->part)
         return err_set(e, E_NOMEM, "pipeline: no memory");
     enum status rc = o->alone ? queue_release(o->db, NULL, e) : OK;
     if (!rc) rc = load_counts(p, e);
+    if (!rc) rc = order_open(&p->order, &order, e);
     if (!rc) rc = prepare_open(&p->prepare, &o->prepare, e);
     if (!rc) rc = ahead_open(&p->ahead, p->prepare, p->ahead_max, e);
     return rc;
@@ -507,6 +558,7 @@ static enum status put_down(struct pipeline *p, enum status rc, struct err *e)
         if (p->prepare) flight_free(&p->flights[i], p->prepare);
     }
     prepare_close(p->prepare);
+    order_close(p->order);
     free(p->flights);
     free(p->claimed);
     free(p->part);

@@ -17,6 +17,7 @@ struct pipeline_engine {
     void (*remove)(struct engine *g, uint64_t tag);
     enum status (*sweep)(struct engine *g, engine_token_fn fn, void *user, struct err *e);
     void (*stats)(const struct engine *g, struct engine_stats *out);
+    struct affinity *affinity; /* or NULL */
 };
 
 enum pipeline_event {
@@ -63,7 +64,7 @@ struct pipeline_opts {
     struct queue_worker worker;
     bool alone; /* holds the exclusive lock: what is running belongs to dead processes */
     struct pipeline_engine engine;
-    size_t sequences; /* that the engine takes at a time */
+    size_t sequences, prefill_rows; /* that the engine takes at a time, at most in a sweep */
     struct prepare_opts prepare;
     uint64_t retries;        /* of faults that may pass */
     double retry_s;          /* wait before the first one, four times longer each time */

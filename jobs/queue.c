@@ -86,21 +86,31 @@ static enum status read_claim(struct db *db, sqlite3_stmt *s, struct queue_job *
     return rc ? rc : db_text(db, s, 7, &j->spec, &j->spec_len, e);
 }
 
-static enum status take(struct db *db, const struct queue_worker *w, int64_t now,
+/* One transaction. turn: only what stands from w->place on. */
+static enum status take(struct db *db, const struct queue_worker *w, bool turn, int64_t now,
                         struct queue_job *out, size_t max, size_t *n, struct err *e)
 {
 /* INDEXED BY: the planner would take all of a state's jobs and sort them. */
-#define CLAIM(index, order)                                                                        \
+#define CLAIM(index, which, order)                                                                 \
     "UPDATE jobs SET state='running', fence=fence+1, worker=?1, lease_until_ms=?2 "                \
-    "WHERE id IN (SELECT id FROM jobs INDEXED BY " index " WHERE state='pending' ORDER BY " order  \
-    " LIMIT ?3) "                                                                                  \
+    "WHERE id IN (SELECT id FROM jobs INDEXED BY " index " WHERE state='pending'" which            \
+    " ORDER BY " order " LIMIT ?3) "                                                               \
     "RETURNING id, fence, attempt, input_id, line, byte_offset, custom_id, spec, place, "          \
     "priority, text_bytes"
-    static const char by_place_sql[] = CLAIM("jobs_next", "priority DESC, place, id");
-    static const char by_input_sql[] = CLAIM("jobs_next_input", "priority DESC, id");
+    static const char by_place_sql[] = CLAIM("jobs_next", "", "priority DESC, place, id");
+    static const char from_place_sql[] =
+        CLAIM("jobs_next", " AND priority=?4 AND place>=?5", "place, id");
+    static const char by_input_sql[] = CLAIM("jobs_next_input", "", "priority DESC, id");
     sqlite3_stmt *s;
-    enum status rc = db_stmt(db, &s, w->input_order ? by_input_sql : by_place_sql, e);
-    if (!rc) rc = db_bind(db, s, e, "sii", w->name, now + w->lease_ms, (int64_t)max);
+    bool from = turn && w->place;
+    enum status rc = db_stmt(db, &s,
+                             w->input_order ? by_input_sql
+                             : from         ? from_place_sql
+                                            : by_place_sql,
+                             e);
+    if (!rc)
+        rc = db_bind(db, s, e, from ? "siiii" : "sii", w->name, now + w->lease_ms,
+                     (int64_t)(max - *n), w->priority, w->place);
     bool row = !rc;
     while (row) {
         enum status step = db_step(db, s, &row, e);
@@ -210,11 +220,14 @@ enum status queue_claim(struct db *db, const struct queue_worker *w, int64_t now
     enum status rc = wake(db, now, e);
     if (rc) return rc;
     db_point(db, "claim:commit");
-    rc = take(db, w, now, out, max, n, e);
+    if (!w->input_order && w->place) rc = take(db, w, true, now, out, max, n, e);
+    size_t turned = *n;
+    if (!rc && *n < max) rc = take(db, w, false, now, out, max, n, e);
     if (rc) goto out;
     db_point(db, "claim:done");
     /* RETURNING keeps no order. */
-    qsort(out, *n, sizeof *out, w->input_order ? by_input : by_place);
+    qsort(out, turned, sizeof *out, by_place);
+    qsort(out + turned, *n - turned, sizeof *out, w->input_order ? by_input : by_place);
     for (size_t i = 0; i < *n && !rc; i++) rc = read_rest(db, &out[i], e);
 out:
     if (rc) {

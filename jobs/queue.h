@@ -22,7 +22,10 @@ bool queue_is_locked(const char *db_path);
 struct queue_worker {
     const char *name; /* unique among those alive: host, process, start */
     int64_t lease_ms;
-    bool input_order; /* claim in input order; else those with the same picture together */
+    bool input_order; /* claim in input order; else those that begin alike together */
+    /* Not in input order: claims begin at this place, among jobs of this priority; then come the
+     * others. 0: from the first on. */
+    int64_t place, priority;
 };
 
 /* A picture as the import found it. */

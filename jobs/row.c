@@ -1,6 +1,8 @@
 /* Items of an input into rows of the queue. */
 #include "jobs/row.h"
 
+#include "jobs/place.h"
+
 #include <sha2.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -65,6 +67,7 @@ static enum status look(struct row_image *m, const struct row_opts *o,
     }
     if (rc) return rc;
     memcpy(m->sha256, b.sha256, sizeof m->sha256);
+    m->bytes = b.len;
     if (o->probe) rc = o->probe(o->processor, o->limits, b.at, b.len, &m->info, e);
     mem_free(b.mem, b.at);
     return rc;
@@ -94,6 +97,16 @@ static enum status add_images(struct row *r, const struct row_opts *o,
     return OK;
 }
 
+static enum status find_place(struct row *r, const struct job *j, struct err *e)
+{
+    const char **sha = calloc(r->n_images + 1, sizeof *sha);
+    if (!sha) return err_set(e, E_NOMEM, "no memory for the pictures of a job");
+    for (size_t i = 0; i < r->n_images; i++) sha[i] = r->images[i].sha256;
+    r->place = place_of(j, sha);
+    free(sha);
+    return OK;
+}
+
 enum status row_make(struct row *r, const struct row_opts *o, const struct input_item *item,
                      struct err *e)
 {
@@ -114,6 +127,7 @@ enum status row_make(struct row *r, const struct row_opts *o, const struct input
     r->max_tokens = j->settings.max_tokens;
     r->priority = j->settings.priority;
     rc = add_images(r, o, item, e);
+    if (!rc) rc = find_place(r, j, e);
 out:
     if (rc) row_free(r);
     return rc;
@@ -192,33 +206,19 @@ static enum status insert_failure(struct db *db, int64_t job, const struct row *
                   "iss", job, status_name(r->code), r->message);
 }
 
-/* Where the claim takes the job: beside the first job with the same first picture, so that the
- * picture is encoded once. */
-static enum status place_of(struct db *db, const struct row *r, int64_t *place, struct err *e)
-{
-    *place = 0;
-    if (!r->n_images || !r->images[0].sha256[0]) return OK;
-    return db_int(db, place, 0, e,
-                  "SELECT min(j.place) FROM job_images m JOIN jobs j ON j.id=m.job_id "
-                  "WHERE m.sha256=?1 AND m.n=0",
-                  "s", r->images[0].sha256);
-}
-
 static enum status insert(struct db *db, const struct row *r, const struct row_place *p,
                           int64_t duplicate_of, struct err *e)
 {
-    int64_t place;
-    enum status rc = place_of(db, r, &place, e);
-    if (rc) return rc;
-    rc = db_run(db, e,
-                "INSERT INTO jobs(input_id, line, byte_offset, byte_length, custom_id, "
-                "duplicate_of, spec, params_sha256, text_bytes, n_images, max_tokens, priority, "
-                "state, place) VALUES(?1, ?2, ?3, ?4, ?5, nullif(?6, 0), ?7, ?8, ?9, ?10, ?11, "
-                "?12, ?13, coalesce(nullif(?14, 0), (SELECT coalesce(max(id), 0)+1 FROM jobs)))",
-                "iiiisitsiiiisi", p->input_id, (int64_t)r->line, (int64_t)r->offset,
-                (int64_t)r->len, r->custom_id, duplicate_of, (const char *)r->spec.data,
-                r->spec.len, r->params_sha256, (int64_t)r->text_bytes, (int64_t)r->n_images,
-                (int64_t)r->max_tokens, r->priority, r->code ? "failed" : "pending", place);
+    enum status rc =
+        db_run(db, e,
+               "INSERT INTO jobs(input_id, line, byte_offset, byte_length, custom_id, "
+               "duplicate_of, spec, params_sha256, text_bytes, n_images, max_tokens, priority, "
+               "state, place) VALUES(?1, ?2, ?3, ?4, ?5, nullif(?6, 0), ?7, ?8, ?9, ?10, ?11, "
+               "?12, ?13, ?14)",
+               "iiiisitsiiiisi", p->input_id, (int64_t)r->line, (int64_t)r->offset, (int64_t)r->len,
+               r->custom_id, duplicate_of, (const char *)r->spec.data, r->spec.len,
+               r->params_sha256, (int64_t)r->text_bytes, (int64_t)r->n_images,
+               (int64_t)r->max_tokens, r->priority, r->code ? "failed" : "pending", r->place);
     if (rc) return rc;
     int64_t id = db_last_id(db);
     rc = insert_images(db, id, r, e);
@@ -248,11 +248,11 @@ static enum status replace(struct db *db, const struct row *r, int64_t id, struc
                     "UPDATE jobs SET line=?2, byte_offset=?3, byte_length=?4, spec=?5, "
                     "params_sha256=?6, text_bytes=?7, n_images=?8, max_tokens=?9, priority=?10, "
                     "state=?11, attempt=0, fence=fence+1, worker=NULL, lease_until_ms=NULL, "
-                    "due_ms=NULL WHERE id=?1",
-                    "iiiitsiiiis", id, (int64_t)r->line, (int64_t)r->offset, (int64_t)r->len,
+                    "due_ms=NULL, place=?12 WHERE id=?1",
+                    "iiiitsiiiisi", id, (int64_t)r->line, (int64_t)r->offset, (int64_t)r->len,
                     (const char *)r->spec.data, r->spec.len, r->params_sha256,
                     (int64_t)r->text_bytes, (int64_t)r->n_images, (int64_t)r->max_tokens,
-                    r->priority, r->code ? "failed" : "pending");
+                    r->priority, r->code ? "failed" : "pending", r->place);
     if (!rc) rc = insert_images(db, id, r, e);
     return rc ? rc : insert_failure(db, id, r, e);
 }
@@ -273,7 +273,7 @@ static enum status duplicate(struct db *db, struct row *r, const struct row_plac
     return insert(db, r, p, k->id, e);
 }
 
-static enum status changed(struct db *db, const struct row *r, const struct row_place *p,
+static enum status changed(struct db *db, struct row *r, const struct row_place *p,
                            const struct known *k, enum row_outcome *outcome, struct err *e)
 {
     if (p->on_changed == ROW_KEEP) return OK;
@@ -281,6 +281,7 @@ static enum status changed(struct db *db, const struct row *r, const struct row_
         return err_set(e, E_INPUT, "%s is in the queue with another prompt or other settings",
                        r->custom_id);
     *outcome = ROW_REPLACED;
+    r->line = (uint64_t)k->line;
     return replace(db, r, k->id, e);
 }
 

@@ -25,6 +25,7 @@ struct row_opts {
 
 struct row_image {
     char *ref, *path;
+    uint64_t bytes;
     char sha256[JOB_SHA_CHARS];
     struct picture_info info; /* width 0: not known */
 };
@@ -37,7 +38,7 @@ struct row {
     char message[ERR_TEXT_BYTES];
     char params_sha256[JOB_SHA_CHARS];
     uint64_t text_bytes, max_tokens;
-    int64_t priority;
+    int64_t priority, place; /* place.h */
     struct row_image *images;
     size_t n_images;
 };

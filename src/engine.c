@@ -33,8 +33,10 @@ static enum status open_sweep(struct engine *g, const struct engine_opts *o, str
     g->sweep.moe.group = p->expert_slots > 1 ? p->expert_slots - 1 : 1;
     g->sweep.moe.guess =
         p->expert_slots < (size_t)config_moe_layers(&g->config) * g->config.experts;
-    g->sweep.moe.on_route = o->route;
-    g->sweep.moe.user = o->trace_user;
+    g->sweep.moe.on_route = o->route || o->affinity ? step_route : NULL;
+    g->sweep.moe.user = g;
+    g->on_route = o->route;
+    g->user = o->trace_user;
     g->sweep.trace = o->trace;
     g->sweep.trace_user = o->trace_user;
     g->sweep.arena.cap = sweep_bytes(&g->config, &size);
@@ -70,6 +72,8 @@ enum status engine_open(struct engine **out, const struct engine_opts *o, struct
     if (!rc) rc = open_sweep(g, o, e);
     if (!rc) rc = open_drafts(g, o, e);
     if (!rc) rc = step_open(g, e);
+    if (!rc && o->affinity && config_moe_layers(&g->config))
+        rc = affinity_open(&g->affinity, g->mem, &g->config, &weights_global(g->weights)->embed, e);
     if (!rc && o->plan.prefix_bytes)
         rc = prefix_open(&g->prefix, g->mem, &g->config, o->plan.prefix_bytes, e);
     if (rc) {
@@ -87,6 +91,7 @@ void engine_close(struct engine *g)
     step_close(g);
     prefix_close(g->prefix);
     spec_close(g->spec);
+    affinity_close(g->affinity);
     mem_free(g->mem, g->log.at);
     mem_free(g->mem, g->sweep.arena.base);
     expert_cache_close(g->cache);
@@ -176,6 +181,11 @@ void engine_learn(struct engine *g, const int32_t *ids, size_t n, size_t n_promp
     if (g->spec) spec_learn(g->spec, ids, n, n_prompt);
 }
 
+struct affinity *engine_affinity(struct engine *g)
+{
+    return g->affinity;
+}
+
 void engine_stats(const struct engine *g, struct engine_stats *out)
 {
     *out = g->stats;
@@ -185,6 +195,9 @@ void engine_stats(const struct engine *g, struct engine_stats *out)
     out->expert_fetches = c.fetches;
     out->expert_bytes = g->io ? c.fetches * expert_bytes(g->io) : 0;
     weights_stats(g->weights, &out->trunk_bytes, &out->trunk_wait_s);
+    out->expert_least = g->io ? g->stats.expert_least * expert_bytes(g->io) : 0;
+    out->expert_gets = c.gets;
+    out->expert_hits = c.hits;
     out->expert_wait_s = c.wait_s;
     if (g->spec) spec_stats(g->spec, &out->spec);
     if (g->prefix) prefix_stats(g->prefix, &out->prefix);

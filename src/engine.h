@@ -7,6 +7,7 @@
 #ifndef NS_ENGINE_H
 #define NS_ENGINE_H
 
+#include "src/affinity.h"
 #include "src/config.h"
 #include "src/layer.h"
 #include "src/mem.h"
@@ -22,6 +23,7 @@ struct engine_opts {
     struct compute compute;
     struct plan plan; /* from plan_make: sequences, rows per sweep, cache slots, pinned layers */
     bool direct_io;
+    bool affinity;      /* learn which experts kinds of prompts use; takes affinity_bytes */
     size_t draft_fixed; /* draft that many tokens whenever possible; 0: adapt (plan.draft_rows 0:
                            never) */
     trace_fn trace;     /* tests: looks at intermediate rows; or NULL */
@@ -52,9 +54,14 @@ enum status engine_sweep(struct engine *g, engine_token_fn fn, void *user, struc
  * themselves. */
 void engine_learn(struct engine *g, const int32_t *ids, size_t n, size_t n_prompt);
 
+/* What engine_opts.affinity asked for, or NULL. */
+struct affinity *engine_affinity(struct engine *g);
+
 struct engine_stats {
     uint64_t sweeps, prefill_rows, decode_rows, draft_rows, tokens;
     uint64_t expert_uses, expert_fetches, expert_bytes, trunk_bytes;
+    uint64_t expert_gets, expert_hits;
+    uint64_t expert_least; /* bytes that the same sweeps need with any cache of this size */
     double sweep_s, expert_wait_s, trunk_wait_s;
     struct spec_stats spec;
     struct prefix_stats prefix;

@@ -33,6 +33,7 @@ enum status sequence_open(struct sequence **out, const struct engine_sequence *f
     s->max_tokens = from->max_tokens;
     s->sample = from->sample;
     s->constraint = from->constraint;
+    s->kind = from->kind;
     s->n_images = from->n_images;
     size_t room = from->n_ids + from->max_tokens;
     s->ids = copy(from->ids, from->n_ids * sizeof *from->ids, room * sizeof *from->ids);

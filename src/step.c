@@ -75,7 +75,7 @@ struct gathering {
     struct engine *g;
     struct batch b;
     size_t prefill, drafts; /* rows left */
-    size_t n_outputs, n_out_rows;
+    size_t n_out_rows;
 };
 
 static void add_rows(struct gathering *a, struct sequence *s, size_t n)
@@ -94,7 +94,7 @@ static void add_rows(struct gathering *a, struct sequence *s, size_t n)
     for (size_t r = 0; r < drafted; r++)
         g->rows[a->b.rows++] = (struct sweep_row){.id = s->draft.ids[r]};
     if (known + n < s->n) return;
-    g->outputs[a->n_outputs++] = (struct output){s, span, a->n_out_rows, drafted + 1, 0};
+    g->outputs[g->n_outputs++] = (struct output){s, span, a->n_out_rows, drafted + 1, 0};
     for (size_t r = 0; r <= drafted; r++) g->out_rows[a->n_out_rows++] = span->first + n - 1 + r;
 }
 
@@ -112,6 +112,7 @@ static void draft(struct gathering *a, struct sequence *s)
 static void gather(struct gathering *a)
 {
     struct engine *g = a->g;
+    g->n_outputs = 0;
     for (size_t i = 0; i < g->n_running; i++) {
         struct sequence *s = g->running[i];
         s->draft.n = 0;
@@ -129,6 +130,19 @@ static void gather(struct gathering *a)
             add_rows(a, s, 1);
         }
     }
+}
+
+void step_route(void *engine, unsigned layer, const uint32_t *experts, const float *biased,
+                size_t rows)
+{
+    struct engine *g = engine;
+    size_t top = g->config.top_k;
+    for (size_t i = 0; g->affinity && i < g->n_outputs; i++) {
+        const struct span *span = g->outputs[i].span;
+        affinity_used(g->affinity, g->outputs[i].s->kind, layer,
+                      experts + (span->first + span->sure - 1) * top, top);
+    }
+    if (g->on_route) g->on_route(g->user, layer, experts, biased, rows);
 }
 
 struct drawing {
@@ -190,10 +204,9 @@ static void keep_beginnings(struct engine *g)
     }
 }
 
-static void settle(struct engine *g, const struct gathering *a, const float *logits,
-                   engine_token_fn fn, void *user)
+static void settle(struct engine *g, const float *logits, engine_token_fn fn, void *user)
 {
-    for (size_t i = 0; i < a->n_outputs; i++) {
+    for (size_t i = 0; i < g->n_outputs; i++) {
         struct output *o = &g->outputs[i];
         size_t accepted = o->given - 1;
         if (g->spec && o->s->draft.n) spec_judge(g->spec, &o->s->draft, accepted);
@@ -209,6 +222,7 @@ static void settle(struct engine *g, const struct gathering *a, const float *log
 enum status engine_sweep(struct engine *g, engine_token_fn fn, void *user, struct err *e)
 {
     double start = os_now();
+    uint64_t uses = g->sweep.moe.uses;
     struct gathering a = {.g = g, .b = {.spans = g->spans, .log = g->log}};
     a.prefill = g->plan.prefill_rows;
     a.drafts = g->log.rows;
@@ -219,12 +233,14 @@ enum status engine_sweep(struct engine *g, engine_token_fn fn, void *user, struc
     enum status rc = sweep_run(&g->sweep, &a.b, g->rows, g->out_rows, a.n_out_rows, &logits, e);
     if (rc) return rc;
     struct drawing d = {g, logits};
-    pool_run(g->sweep.c.pool, a.n_outputs, draw_task, &d);
+    pool_run(g->sweep.c.pool, g->n_outputs, draw_task, &d);
     keep_beginnings(g);
     size_t before = g->stats.tokens;
-    settle(g, &a, logits, fn, user);
+    settle(g, logits, fn, user);
     double seconds = os_now() - start;
     g->stats.sweeps++;
+    uses = g->sweep.moe.uses - uses;
+    if (uses > g->plan.expert_slots) g->stats.expert_least += uses - g->plan.expert_slots;
     g->stats.sweep_s += seconds;
     if (g->spec) spec_cost(g->spec, a.b.rows, g->stats.tokens - before, seconds);
     return OK;

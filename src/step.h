@@ -25,21 +25,28 @@ struct engine {
     struct sweep sweep;
     struct spec *spec; /* NULL: no drafts */
     struct draft_log log;
+    struct affinity *affinity;   /* NULL: nothing is learned */
     struct prefix_store *prefix; /* NULL: nothing is shared */
     struct sequence **running;   /* [plan.sequences], in order of admission */
     size_t n_running;
     struct span *spans;     /* [plan.sequences] */
     struct output *outputs; /* [plan.sequences] */
+    size_t n_outputs;
     struct sweep_row *rows;
     size_t *out_rows;          /* [plan.sequences + draft_rows] */
     int32_t *drawn;            /* as out_rows */
     struct sample_entry *draw; /* [threads][vocab] */
     float *replay;             /* [threads][3 * kda_dim] */
     struct engine_stats stats;
+    route_fn on_route; /* the caller's */
+    void *user;
 };
 
 enum status step_open(struct engine *g, struct err *e);
 void step_close(struct engine *g);
 void step_remove(struct engine *g, size_t i);
+/* A layer's choice for the rows of the present sweep. */
+void step_route(void *engine, unsigned layer, const uint32_t *experts, const float *biased,
+                size_t rows);
 
 #endif

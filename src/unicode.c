@@ -22,8 +22,7 @@ bool unicode_py_space(uint32_t cp)
     return (cp >= 0x1C && cp <= 0x1F) || (unicode_class(cp) & UNICODE_SPACE);
 }
 
-/* Length that the lead byte promises, and the bounds of the second byte; 0 for no lead byte. */
-static int lead(unsigned char b, unsigned char *low, unsigned char *high)
+int unicode_lead(unsigned char b, unsigned char *low, unsigned char *high)
 {
     *low = 0x80, *high = 0xBF;
     if (b >= 0xC2 && b <= 0xDF) return 2;
@@ -47,7 +46,7 @@ int unicode_decode(const char *s, size_t n, uint32_t *cp)
         *cp = b;
         return 1;
     }
-    int len = lead(b, &low, &high);
+    int len = unicode_lead(b, &low, &high);
     if (!len) return -1;
     *cp = b & (0x7Fu >> len);
     for (int i = 1; i < len; i++) {

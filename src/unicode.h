@@ -28,6 +28,8 @@ bool unicode_py_space(uint32_t cp);
  * first k bytes count as one U+FFFD (maximal subpart, as Python and WHATWG replace). 0: all n bytes
  * are the beginning of a character. */
 int unicode_decode(const char *s, size_t n, uint32_t *cp);
+/* Length, 2 to 4, that a lead byte promises, and the bounds of the byte after it; 0: it is none. */
+int unicode_lead(unsigned char b, unsigned char *low, unsigned char *high);
 /* Where s stops being well-formed UTF-8: n when it is all well-formed. */
 size_t unicode_valid(const char *s, size_t n);
 /* Writes 1 to 4 bytes; cp is a scalar value. */

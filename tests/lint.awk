@@ -75,7 +75,11 @@ BEGIN {
 
 FILENAME == layers_file {
     if ($0 !~ /^[0-9]/) next
-    for (i = 3; i <= NF; i++) { layer[$i] = $1 + 0; group[$i] = $2 }
+    for (i = 3; i <= NF; i++) {
+        if ($i in group && group[$i] != $2) finding("layers", FNR, $i " is " $2 " here and " group[$i] " before")
+        layer[$i] = $1 + 0
+        group[$i] = $2
+    }
     next
 }
 

@@ -1,7 +1,8 @@
 #!/bin/sh
 # A job's result depends on the job alone: 24 mixed jobs (pictures and text, greedy and sampled) give the same bytes
-# whatever runs together, whatever is cached, however prompts are cut, and killed five times in between.
-# Of the 36 combinations of sequences, cache, threads and chunk each value meets each other one; FULL=1 runs them all.
+# whatever runs together, whatever is cached, however prompts are cut, in whatever order, with whatever drafts, and killed
+# five times in between. Of the combinations of sequences, cache, threads and chunk each value meets each other one, order
+# and drafts take turns; FULL=1 runs them all.
 nightshift=${NIGHTSHIFT:-./nightshift}
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
@@ -46,15 +47,19 @@ mask "$tmp/first.jsonl" >"$tmp/expected"
 
 settings() {
     if [ -n "$FULL" ]; then
-        for s in 1 3 24; do for c in 10% 100%; do for t in 1 2; do for p in 1 7 64; do echo "$s $c $t $p"; done; done; done; done
+        for s in 1 3 24; do for c in 10% 100%; do for t in 1 2; do for p in 1 7 64; do
+            for o in input auto; do for d in off auto 16; do echo "$s $c $t $p $o $d"; done; done
+        done; done; done; done
     else
-        printf '%s\n' "1 10% 1 64" "1 100% 2 7" "3 10% 2 1" "3 100% 1 64" "3 10% 1 7" "24 10% 2 7" "24 100% 1 1" "24 10% 2 64" "1 100% 2 1"
+        printf '%s\n' "1 10% 1 64 auto 16" "1 100% 2 7 input off" "3 10% 2 1 auto off" "3 100% 1 64 input 16" \
+            "3 10% 1 7 auto auto" "24 10% 2 7 input auto" "24 100% 1 1 auto off" "24 10% 2 64 auto 16" "1 100% 2 1 input auto"
     fi
 }
 settings >"$tmp/settings"
-while read -r s c t p; do
-    run "$tmp/out.jsonl" --db "$tmp/$s.$c.$t.$p.db" --max-sequences "$s" --cache-experts "$c" --threads "$t" --prefill-rows "$p"
-    check "$s at a time, $c cached, $t threads, chunks of $p" $? "$tmp/out.jsonl"
+while read -r s c t p o d; do
+    run "$tmp/out.jsonl" --db "$tmp/$s.$c.$t.$p.$o.$d.db" --max-sequences "$s" --cache-experts "$c" --threads "$t" \
+        --prefill-rows "$p" --order "$o" --draft "$d"
+    check "$s at a time, $c cached, $t threads, chunks of $p, order $o, drafts $d" $? "$tmp/out.jsonl"
 done <"$tmp/settings"
 
 # Killed five times: each life sets the queue out again where the last one left it.

@@ -56,6 +56,8 @@ done
 
 echo 'int x;' | file src/stranger.c
 sees "a file without a layer" source 'src/stranger.c:1: \[layers\]'
+echo '1 right src/left' >>"$tree/tests/layers.txt"
+sees "a file in two groups" source 'layers.txt:6: \[layers\] src/left is right here'
 printf '#include "src/right.h"\n' | file src/low.c
 sees "an include upward" source 'src/low.c:2: \[layers\].*up'
 printf '#include "src/right.h"\n' | file src/left.c

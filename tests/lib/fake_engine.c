@@ -80,7 +80,7 @@ struct pipeline_engine fake_engine_open(const struct fake_engine_opts *o)
     struct engine *g = calloc(1, sizeof *g);
     if (!g) abort();
     g->o = *o;
-    return (struct pipeline_engine){g, add, remove_tag, sweep, stats};
+    return (struct pipeline_engine){g, add, remove_tag, sweep, stats, NULL};
 }
 
 void fake_engine_close(struct pipeline_engine *e)

@@ -8,7 +8,7 @@
 
 #include <ctype.h>
 
-bool night_open(struct night *n, const char *db_name)
+bool night_begin(struct night *n)
 {
     struct err e;
     *n = (struct night){.db = NULL};
@@ -16,10 +16,6 @@ bool night_open(struct night *n, const char *db_name)
     enum status rc = config_load(&n->config, NIGHT_MODEL, &e);
     if (!rc) rc = tok_open(&n->tok, NIGHT_MODEL, n->config.vocab, &e);
     if (rc) test_failed(__FILE__, __LINE__, "%s", e.text);
-    n->db = jobs_open(db_name, NULL);
-    /* Durability is tested elsewhere; here it would only take time. */
-    if (n->db && db_exec(n->db, "PRAGMA synchronous=OFF", &e))
-        test_failed(__FILE__, __LINE__, "%s", e.text);
     fake_vision(&n->mem, n->config.hidden);
     n->engine = (struct fake_engine_opts){.sequences = 3,
                                           .context = 4000,
@@ -28,7 +24,6 @@ bool night_open(struct night *n, const char *db_name)
                                           .first_id = 65,
                                           .ids = 26};
     n->o = (struct pipeline_opts){
-        .db = n->db,
         .worker = {.name = "test", .lease_ms = 60000},
         .alone = true,
         .sequences = 3,
@@ -42,7 +37,18 @@ bool night_open(struct night *n, const char *db_name)
         .retries = 2,
         .checkpoint_s = 1000,
     };
-    return !rc && n->db;
+    return !rc;
+}
+
+bool night_open(struct night *n, const char *db_name)
+{
+    struct err e;
+    if (!night_begin(n)) return false;
+    n->db = n->o.db = jobs_open(db_name, NULL);
+    /* Durability is tested elsewhere; here it would only take time. */
+    if (n->db && db_exec(n->db, "PRAGMA synchronous=OFF", &e))
+        test_failed(__FILE__, __LINE__, "%s", e.text);
+    return n->db != NULL;
 }
 
 void night_close(struct night *n)
@@ -88,18 +94,25 @@ static void mask(char *text, const char *name)
     }
 }
 
+enum status night_export(struct night *n, char **out, struct err *e)
+{
+    struct export_counts c;
+    const char *path = test_path("out.jsonl");
+    *out = NULL;
+    enum status rc = export_files(n->db, &(struct export_request){.path = path}, &c, e);
+    if (rc) return rc;
+    *out = test_read(path, NULL);
+    if (!*out) return err_set(e, E_IO, "no output");
+    mask(*out, "\"created\":");
+    mask(*out, "\"prefill_s\":");
+    mask(*out, "\"decode_s\":");
+    return OK;
+}
+
 char *night_output(struct night *n)
 {
     struct err e;
-    struct export_counts c;
-    const char *path = test_path("out.jsonl");
-    if (export_files(n->db, &(struct export_request){.path = path}, &c, &e)) {
-        test_failed(__FILE__, __LINE__, "%s", e.text);
-        return NULL;
-    }
-    char *text = test_read(path, NULL);
-    mask(text, "\"created\":");
-    mask(text, "\"prefill_s\":");
-    mask(text, "\"decode_s\":");
-    return text;
+    char *out;
+    if (night_export(n, &out, &e)) test_failed(__FILE__, __LINE__, "%s", e.text);
+    return out;
 }

@@ -21,7 +21,9 @@ struct night {
     struct import_counts counts;
 };
 
-/* Opens test_path(db_name). False when the case has failed. */
+/* All but the queue: n->db and n->o.db are the caller's to set. False when the case has failed. */
+bool night_begin(struct night *n);
+/* The same with test_path(db_name) as the queue. */
 bool night_open(struct night *n, const char *db_name);
 void night_close(struct night *n);
 /* Imports the JSONL text as test_path(name). */
@@ -29,6 +31,8 @@ enum status night_import(struct night *n, const char *name, const char *jsonl, s
 /* Runs the queue. */
 enum status night_run(struct night *n, struct err *e);
 /* The exported lines with created, prefill_s, decode_s masked; malloc'ed. */
+enum status night_export(struct night *n, char **out, struct err *e);
+/* The same; NULL when the case has failed. */
 char *night_output(struct night *n);
 
 #endif

@@ -89,7 +89,6 @@ TEST(shared_picture_is_encoded_once)
                           "{\"id\":\"c\",\"image\":\"p1\",\"prompt\":\"r\"}\n",
                           &e),
              e);
-    CHECK_INT(jobs_int(n.db, "SELECT place FROM jobs WHERE custom_id='c'"), 1);
     CHECK_OK(night_run(&n, &e), e);
     CHECK_INT(n.encoded, 2);
     CHECK_INT(jobs_int(n.db, "SELECT count(*) FROM image_answers WHERE width=3 AND height=2"), 3);
@@ -277,6 +276,9 @@ TEST(no_json_where_asked_for)
     CHECK_INT(jobs_int(n.db, "SELECT count(*) FROM attempts"), 4);
     CHECK_INT(jobs_int(n.db, "SELECT count(content) FROM results"), 2);
     CHECK_INT(n.report.retried, 2);
+    CHECK_INT(jobs_int(n.db, "SELECT r.seed - (j.spec ->> 'seed') FROM results r JOIN jobs j ON "
+                             "j.id=r.job_id WHERE j.custom_id='d'"),
+              2);
     night_close(&n);
 }
 
@@ -298,6 +300,40 @@ TEST(changed_picture)
                   !keep);
         night_close(&n);
     }
+}
+
+struct watch {
+    struct night *n;
+    int sweep;
+    uint64_t used[3];
+};
+
+static void note_use(void *user)
+{
+    struct watch *w = user;
+    if (w->sweep < 3) w->used[w->sweep++] = w->n->mem.used;
+}
+
+/* A picture's rows are given back with the first token, not kept until the last. */
+TEST(rows_end_with_the_first_token)
+{
+    struct err e;
+    struct night n;
+    CHECK(night_open(&n, "rows.db"));
+    mixed();
+    CHECK_OK(night_import(&n, "rows.jsonl",
+                          "{\"id\":\"a\",\"image\":\"p1\",\"prompt\":\"q\",\"max_tokens\":9}\n",
+                          &e),
+             e);
+    struct watch w = {.n = &n};
+    n.engine.on_sweep = note_use;
+    n.engine.user = &w;
+    n.engine.length = 200;
+    n.o.prepare.image_bytes = 0;
+    CHECK_OK(night_run(&n, &e), e);
+    CHECK(w.used[0] > 0);
+    CHECK_INT(w.used[1], 0);
+    night_close(&n);
 }
 
 struct thief {
@@ -333,6 +369,7 @@ TEST(cancelled_while_running)
     CHECK_OK(night_run(&n, &e), e);
     CHECK_INT(n.report.lost, 1);
     CHECK_INT(n.report.done, 1);
+    CHECK(n.report.engine.tokens < 37 + 10);
     CHECK_INT(jobs_int(n.db, "SELECT count(*) FROM failures WHERE code='cancelled'"), 1);
     night_close(&n);
 }

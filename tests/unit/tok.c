@@ -236,9 +236,9 @@ TEST(missing_files)
     struct err e;
     struct tok *t;
     struct buf r = ranks();
-    CHECK_ERR(tok_open(&t, test_dir(), 263, &e), E_IO, e, "tiktoken.model");
+    CHECK_ERR(tok_open(&t, test_dir(), 263, &e), E_MODEL, e, "tiktoken.model");
     test_write(test_path("tiktoken.model"), r.data, r.len);
-    CHECK_ERR(tok_open(&t, test_dir(), 263, &e), E_IO, e, "tokenizer_config.json");
+    CHECK_ERR(tok_open(&t, test_dir(), 263, &e), E_MODEL, e, "tokenizer_config.json");
     test_write(test_path("tokenizer_config.json"), "{", 1);
     CHECK_ERR(tok_open(&t, test_dir(), 263, &e), E_MODEL, e, "tokenizer_config.json: JSON");
     test_write(test_path("tokenizer_config.json"), NAMED, strlen(NAMED));

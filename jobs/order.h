@@ -1,0 +1,53 @@
+/* Which of the claimed jobs goes next, and when (design.md 4).
+ *
+ * Some hundreds of claimed jobs wait here, read but not prepared. The next one is, among those of
+ * the highest priority: one that others went past for too long; else one that begins like a job
+ * under way, so that its picture is at hand and its beginning shared; else the one whose kind needs
+ * the fewest experts that those under way do not need already (src/affinity.h).
+ *
+ * Prepared jobs are admitted several at a time: a sweep with prompts in it reads nearly every
+ * expert, for one prompt as for many, and an idle place costs a share of a sweep without prompts.
+ * How many is worth waiting for follows from what both kinds of sweep read so far. With `input` all
+ * of this is off. Nothing here changes a result. */
+#ifndef NS_ORDER_H
+#define NS_ORDER_H
+
+#include "jobs/flight.h"
+#include "src/affinity.h"
+
+#define ORDER_WINDOW 256
+#define ORDER_PASSED 1024 /* a job lets at most so many others past */
+
+struct order;
+
+struct order_opts {
+    bool input;
+    size_t sequences, prefill_rows; /* of the engine */
+    size_t window;                  /* most jobs that wait */
+    struct affinity *affinity;      /* or NULL */
+    const struct tok *tok;
+};
+
+enum status order_open(struct order **out, const struct order_opts *o, struct err *e);
+void order_close(struct order *o);
+
+/* f was claimed; it is borrowed until order_next gives it back. */
+void order_wait(struct order *o, struct flight *f);
+/* How many wait, and how many more may. */
+size_t order_waiting(const struct order *o);
+size_t order_room(const struct order *o);
+/* The next to prepare, in view of all flights [n] under way; NULL: none waits. */
+struct flight *order_next(struct order *o, const struct flight *flights, size_t n);
+
+struct order_now {
+    size_t free, ready; /* places in the engine; prepared jobs */
+    bool running;       /* something is */
+    bool coming;        /* more jobs are being prepared, or may be claimed */
+};
+/* Shall prepared jobs be admitted before the next sweep? */
+bool order_admit(const struct order *o, const struct order_now *now);
+void order_admitted(struct order *o);
+/* A sweep was done: counts of the engine so far, and how many sequences it ended. */
+void order_swept(struct order *o, const struct engine_stats *s, size_t ended);
+
+#endif

@@ -1,0 +1,54 @@
+/* How fast the disk gives experts: a plain loop of direct reads over the same files, and a sweep
+ * over all experts through the cache with its readers, without arithmetic. */
+#ifndef NS_BENCH_IO_H
+#define NS_BENCH_IO_H
+
+#include "src/expert_io.h"
+#include "src/mem.h"
+#include "src/safetensors.h"
+
+#include <stdbool.h>
+
+/* One reading loop: so many threads, each reading blocks of so many bytes, in file order. */
+struct bench_io_loop {
+    unsigned threads;
+    size_t block;
+    double bytes_s;
+};
+#define BENCH_IO_LOOPS 6
+
+struct bench_io_opts {
+    struct mem *mem;
+    const struct safetensors *files;
+    const struct expert_io *io;
+    const uint8_t *is_moe; /* [layers] */
+    unsigned layers, experts;
+    bool direct;    /* as the files were opened */
+    double seconds; /* for each figure, about */
+};
+
+/* All loops of the table, over those files that hold experts; returns the fastest in *best. */
+enum status bench_io_plain(const struct bench_io_opts *o,
+                           struct bench_io_loop loops[BENCH_IO_LOOPS], struct bench_io_loop *best,
+                           struct err *e);
+
+/* Through the cache, all experts once in order, or as far as the time goes. slots: of the cache. */
+struct bench_io_stream {
+    size_t slots, experts;
+    double bytes_s, wait_s;
+};
+enum status bench_io_stream(const struct bench_io_opts *o, size_t slots, unsigned readers,
+                            struct bench_io_stream *out, struct err *e);
+
+/* Whole experts from all over the files, `readers` at a time, into slots [n_slots][slot_bytes];
+ * the last ones stay there: at [n_slots] says where each begins, keys [n_slots] which it is. */
+struct bench_io_slots {
+    char *slots; /* from mem; NULL at first */
+    size_t n, slot_bytes;
+    size_t *at;
+    uint32_t *keys;
+};
+enum status bench_io_experts(const struct bench_io_opts *o, unsigned readers,
+                             struct bench_io_slots *s, double *bytes_s, struct err *e);
+
+#endif

@@ -1,0 +1,124 @@
+#!/bin/sh
+# The real program is killed with SIGKILL at each named point around its commits and renames and at random moments, and
+# stopped by signals. What the next run finds must be whole, and the output in the end that of an undisturbed run, times
+# masked. ROUNDS=n sets how often it is killed at random (default 6), SEED=n the moments.
+nightshift=${NIGHTSHIFT:-./nightshift}
+tmp=$(mktemp -d)
+trap 'rm -rf "$tmp"' EXIT
+passed=0 failed=0
+seed=${SEED:-$$}
+
+i=0
+while [ $i -lt 24 ]; do
+    echo "{\"id\":\"t$i\",\"prompt\":\"What is $i * 7?\",\"max_tokens\":30,\"temperature\":$((i % 2))}"
+    i=$((i + 1))
+done >"$tmp/jobs.jsonl"
+echo '{"id":"p","image":"circles.png","prompt":"Caption this image.","max_tokens":60}' >>"$tmp/jobs.jsonl"
+echo 'no JSON' >>"$tmp/jobs.jsonl"
+
+# Becomes the program; for subshells.
+night() {
+    exec "$nightshift" run "$tmp/jobs.jsonl" -m examples/demo-model -o "$1" --image-root examples/images --quiet \
+        --max-sequences 3 </dev/null >"$tmp/log" 2>&1
+}
+
+mask() {
+    sed -E 's/"created":[0-9]+/"created":0/; s/"(prefill_s|decode_s)":[0-9.]+/"\1":0/g' "$1"
+}
+
+ok() {
+    passed=$((passed + 1))
+}
+
+fail() {
+    failed=$((failed + 1))
+    echo "FAILED $*"
+    cat "$tmp/log"
+}
+
+# The queue is whole after the crash, and the next run ends as the undisturbed one did.
+check() {
+    if [ -e "$tmp/out.jsonl.db" ] && ! "$nightshift" verify --db "$tmp/out.jsonl.db" >"$tmp/log" 2>&1; then
+        fail "$1: not whole"
+        return
+    fi
+    (night "$tmp/out.jsonl")
+    rc=$?
+    if [ $rc -ne 1 ]; then
+        fail "$1: the next run ends with $rc"
+    elif ! mask "$tmp/out.jsonl" | cmp -s - "$tmp/expected"; then
+        mask "$tmp/out.jsonl" | diff - "$tmp/expected" >"$tmp/log"
+        fail "$1: another output"
+    elif ! "$nightshift" verify --db "$tmp/out.jsonl.db" "$tmp/out.jsonl" >"$tmp/log" 2>&1; then
+        fail "$1: not whole in the end"
+    else
+        ok
+    fi
+}
+
+# How many answers the queue has.
+answers() {
+    n=$("$nightshift" status --json --db "$tmp/out.jsonl.db" 2>/dev/null | sed -n 's/.*"retry_wait":0,"done":\([0-9]*\).*/\1/p')
+    echo "${n:-0}"
+}
+
+# Starts a run, waits for its first answers, sends it a signal; leaves the exit code in rc.
+signalled() {
+    rm -f "$tmp"/out*
+    (night "$tmp/out.jsonl") &
+    pid=$!
+    tries=0
+    while [ "$(answers)" -lt 2 ] && [ $tries -lt 400 ]; do
+        tries=$((tries + 1))
+        sleep 0.02
+    done
+    kill -s "$1" $pid
+    wait $pid
+    rc=$?
+}
+
+(night "$tmp/plain.jsonl")
+rc=$?
+mask "$tmp/plain.jsonl" >"$tmp/expected"
+if [ $rc -eq 1 ] && [ "$(grep -c '"status_code":200' "$tmp/expected")" -eq 25 ]; then ok; else fail "the first run: $rc"; fi
+
+for point in schema:commit:1 schema:done:1 import:commit:1 import:done:1 settings:commit:1 claim:commit:1 claim:done:1 \
+    claim:done:2 result:commit:1 result:done:1 result:commit:9 result:done:25 export:commit:1 export:done:1; do
+    rm -f "$tmp"/out*
+    (
+        NIGHTSHIFT_CRASH_AT=$point
+        export NIGHTSHIFT_CRASH_AT
+        night "$tmp/out.jsonl"
+    ) 2>/dev/null
+    rc=$?
+    if [ $rc -eq 137 ]; then check "$point"; else fail "$point: exit $rc"; fi
+done
+
+# Stopped, it says so and has kept the tokens of unfinished jobs; killed while it keeps them, it has lost nothing else.
+for signal in INT:130 TERM:143; do
+    signalled "${signal%:*}"
+    if [ $rc -eq "${signal#*:}" ]; then check "SIG${signal%:*}"; else fail "SIG${signal%:*}: exit $rc"; fi
+done
+for point in checkpoint:commit:1 checkpoint:done:1; do
+    NIGHTSHIFT_CRASH_AT=$point
+    export NIGHTSHIFT_CRASH_AT
+    signalled TERM 2>/dev/null
+    unset NIGHTSHIFT_CRASH_AT
+    if [ $rc -eq 137 ]; then check "$point"; else fail "$point: exit $rc"; fi
+done
+
+# Again and again at any moment, on one queue.
+rm -f "$tmp"/out*
+round=0 kills=0
+while [ $round -lt "${ROUNDS:-6}" ]; do
+    round=$((round + 1))
+    (night "$tmp/out.jsonl") &
+    pid=$!
+    sleep "$(awk -v s="$seed" -v r=$round 'BEGIN { srand(s * 100 + r); printf "%.2f", 0.03 + rand() * 0.5 }')"
+    kill -9 $pid 2>/dev/null && kills=$((kills + 1))
+    wait $pid 2>/dev/null
+done
+check "killed $kills times at random, SEED=$seed"
+
+echo "$passed passed, $failed failed, 0 skipped"
+[ "$failed" -eq 0 ] && [ "$passed" -gt 0 ]
