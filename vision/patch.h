@@ -8,8 +8,6 @@
  * model's own limit further; 0: not. The published rule pads after scaling, so the grid may have a
  * few patches more than the limit. */
 void patch_plan(const struct vision_processor *p, uint32_t max_patches, struct picture_info *info);
-/* Most patches a picture can have under these settings, padding included. */
-uint64_t patch_most(const struct vision_processor *p, uint32_t max_patches);
 
 /* Pixels that patch vectors are made of. Right and below them the grid is padded with black before
  * normalisation. */

@@ -89,7 +89,8 @@ struct work {
     struct mem *mem;
     const uint8_t *next;
     size_t left;
-    bool eof, no_memory;
+    bool eof, no_memory, indexed;
+    enum status rc;
     char error[200];
     char damage[200]; /* a warning about the pixels' own bytes */
 };
@@ -211,35 +212,37 @@ static void set_limits(png_structp png, bool lenient)
     png_set_crc_action(png, crc, crc);
 }
 
+/* The part that may jump: all that it leaves is in w and out. */
+static void read_picture(struct work *w, const struct source *s, struct image *out, struct err *e)
+{
+    if (setjmp(png_jmpbuf(w->png))) return;
+    set_limits(w->png, s->lenient);
+    png_set_read_fn(w->png, w, on_read);
+    png_read_info(w->png, w->info);
+    if (png_get_image_width(w->png, w->info) != out->width ||
+        png_get_image_height(w->png, w->info) != out->height)
+        png_error(w->png, "two readings of the header differ");
+    w->indexed = set_mode(w, out);
+    w->rc = image_alloc(s, out, e);
+    size_t all = (size_t)out->width * out->height, n = image_channels(out);
+    if (!w->rc && w->indexed)
+        read_rows(w, out, out->pixels + all * (n - 1), out->width);
+    else if (!w->rc)
+        read_rows(w, out, out->pixels, out->width * n);
+}
+
 static enum status run(struct work *w, const struct source *s, struct image *out,
                        struct picture_info *info, struct err *e)
 {
-    bool *indexed; /* lives past the jump */
-    enum status rc = mem_alloc(s->mem, &indexed, sizeof *indexed, "png decoder", e);
-    if (rc) return rc;
-    if (!setjmp(png_jmpbuf(w->png))) {
-        set_limits(w->png, s->lenient);
-        png_set_read_fn(w->png, w, on_read);
-        png_read_info(w->png, w->info);
-        if (png_get_image_width(w->png, w->info) != out->width ||
-            png_get_image_height(w->png, w->info) != out->height)
-            png_error(w->png, "two readings of the header differ");
-        *indexed = set_mode(w, out);
-        rc = image_alloc(s, out, e);
-        size_t all = (size_t)out->width * out->height, n = image_channels(out);
-        if (!rc && *indexed)
-            read_rows(w, out, out->pixels + all * (n - 1), out->width);
-        else if (!rc)
-            read_rows(w, out, out->pixels, out->width * n);
-    }
-    if (!rc && !w->error[0]) snprintf(w->error, sizeof w->error, "%s", w->damage);
-    if (!rc && out->pixels && *indexed) {
+    read_picture(w, s, out, e);
+    if (w->rc) return w->rc;
+    if (!w->error[0]) snprintf(w->error, sizeof w->error, "%s", w->damage);
+    if (out->pixels && w->indexed) {
         size_t at = (size_t)out->width * out->height * (image_channels(out) - 1);
         const char *bad = apply_palette(w, out, out->pixels + at);
         if (bad && !w->error[0]) snprintf(w->error, sizeof w->error, "%s", bad);
     }
-    mem_free(s->mem, indexed);
-    if (rc || !w->error[0]) return rc;
+    if (!w->error[0]) return OK;
     enum status code =
         w->eof || strstr(w->error, "Not enough") ? E_IMAGE_TRUNCATED : E_IMAGE_UNREADABLE;
     if (!out->pixels) return err_set(e, code, "png: %s", w->error);

@@ -109,6 +109,12 @@ static void filter_calls(void)
 #endif
 }
 
+static void close_from(unsigned first)
+{
+    if (syscall(SYS_close_range, first, ~0u, 0u) == 0) return;
+    for (unsigned fd = first; fd < 1024; fd++) close((int)fd);
+}
+
 static void limit(int what, uint64_t value)
 {
     struct rlimit r = {value, value};
@@ -158,7 +164,7 @@ static void give_up_rights(const struct request *r)
     limit(RLIMIT_FSIZE, 0);
     limit(RLIMIT_NOFILE, 0);
     limit(RLIMIT_NPROC, 0);
-    syscall(SYS_close_range, 0u, ~0u, 0u);
+    close_from(0);
     filter_calls();
 }
 
@@ -243,7 +249,7 @@ static void keep(int sock, sandbox_fn fn, pid_t parent)
     int null = open("/dev/null", O_RDWR | O_CLOEXEC);
     for (int i = 0; i < 3 && null >= 0; i++) dup2(null, i);
     dup2(sock, 3);
-    syscall(SYS_close_range, 4u, ~0u, 0u);
+    close_from(4);
     struct request r;
     int fd;
     while (take_request(3, &r, &fd)) {
