@@ -60,7 +60,7 @@ enum status cmd_model_begin(struct cmd_model *m, const struct cmd_options *o, st
 
 static uint64_t patches(const struct cmd_model *m)
 {
-    return patch_most(&m->processor, m->limits.max_patches);
+    return vision_most_patches(&m->processor, m->limits.max_patches);
 }
 
 unsigned cmd_model_image_rows(const struct cmd_model *m)

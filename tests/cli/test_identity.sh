@@ -64,7 +64,7 @@ while read -r s c t p o d; do
 done <"$tmp/settings"
 
 # Order and drafts change what is done when, never what comes out.
-for options in "--order input --draft off" "--order image --draft 5" "--order auto --draft auto --prefill-rows 7 --cache-experts 10%"; do
+for options in "--order input --draft off" "--order input --draft 5" "--order auto --draft auto --prefill-rows 7 --cache-experts 10%"; do
     # shellcheck disable=SC2086 # options
     run "$tmp/out.jsonl" --db "$tmp/order$passed.db" --max-sequences 5 $options
     check "$options" $? "$tmp/out.jsonl"
