@@ -34,7 +34,7 @@ void patch_plan(const struct vision_processor *p, uint32_t max_patches, struct p
 /* With A, B the whole patches across and down (at least 1), scaled: A B <= limit, and a scaled side
  * of less than A + 1 patches is padded to less than A + 1 + merge. So a grid of G across leaves
  * less than limit / (G - merge - 1) + 1 down before padding; narrow ones only the side limit. */
-uint64_t vision_most_patches(const struct vision_processor *p, uint32_t max_patches)
+uint64_t patch_most(const struct vision_processor *p, uint32_t max_patches)
 {
     uint64_t most = 0, limit = patch_limit(p, max_patches);
     for (uint32_t across = p->merge; across <= p->side_limit; across += p->merge) {

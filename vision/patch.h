@@ -9,6 +9,10 @@
  * few patches more than the limit. */
 void patch_plan(const struct vision_processor *p, uint32_t max_patches, struct picture_info *info);
 
+/* Most patches a picture can have under these settings, padding included: somewhat more than the
+ * limit. */
+uint64_t patch_most(const struct vision_processor *p, uint32_t max_patches);
+
 /* Pixels that patch vectors are made of. Right and below them the grid is padded with black before
  * normalisation. */
 struct patches {

@@ -47,10 +47,6 @@ struct vision_processor {
 /* dir NULL: K3's published values. */
 enum status vision_processor_load(struct vision_processor *p, const char *dir, struct err *e);
 
-/* Most patches that a picture can have under these settings and this max_patches (0: none), padding
- * included: somewhat more than in_patch_limit, because the published rule pads after scaling. */
-uint64_t vision_most_patches(const struct vision_processor *p, uint32_t max_patches);
-
 /* Header only: format, size, orientation, rows; no pixels are decoded. Errors as for vision_encode,
  * as far as a header shows them. */
 enum status vision_probe(const struct vision_processor *p, const struct vision_limits *l,

@@ -38,7 +38,7 @@ TEST(published_sizes)
         CHECK_INT(f.grid_w, t[4]);
         CHECK_INT(f.grid_h, t[5]);
         CHECK_INT(f.rows, t[6]);
-        CHECK(f.grid_w * f.grid_h <= vision_most_patches(&p, 0));
+        CHECK(f.grid_w * f.grid_h <= patch_most(&p, 0));
     }
 }
 
@@ -53,7 +53,7 @@ TEST(smaller_limit)
     CHECK_INT(f.rows, 15444);
     p.in_patch_limit = 100;
     p.side_limit = 16;
-    uint64_t most = vision_most_patches(&p, 0), seen = 0;
+    uint64_t most = patch_most(&p, 0), seen = 0;
     for (unsigned w = 1; w < 400; w++)
         for (unsigned h = 1; h < 400; h += 3) {
             f.width = w;
