@@ -2,7 +2,6 @@
 #include "jobs/cmd_model.h"
 
 #include "jobs/constrain.h"
-
 #include "jobs/model_id.h"
 #include "jobs/progress.h"
 #include "src/os.h"
@@ -60,7 +59,7 @@ enum status cmd_model_begin(struct cmd_model *m, const struct cmd_options *o, st
 
 static uint64_t patches(const struct cmd_model *m)
 {
-    return vision_most_patches(&m->processor, m->limits.max_patches);
+    return patch_most(&m->processor, m->limits.max_patches);
 }
 
 unsigned cmd_model_image_rows(const struct cmd_model *m)
