@@ -111,9 +111,15 @@ TEST(settings)
         {Q(",\"response_format\":{\"type\":\"json_object\"}"),
          S(",\"response_format\":{\"type\":\"json_object\"}")},
         {Q(",\"response_format\":{\"type\":\"json_schema\",\"json_schema\":{\"name\":\"n\","
-           "\"schema\":{\"b\": 1, \"a\": {\"z\":[ ]}}}}"),
-         S(",\"response_format\":{\"type\":\"json_schema\",\"json_schema\":{\"schema\":{\"a\":"
-           "{\"z\":[]},\"b\":1}}}")},
+           "\"schema\":{\"type\": \"object\", \"required\": [ ]}}}"),
+         S(",\"response_format\":{\"type\":\"json_schema\",\"json_schema\":{\"schema\":{"
+           "\"required\":"
+           "[],\"type\":\"object\"}}}")},
+        {Q(",\"response_format\":{\"type\":\"json_schema\",\"json_schema\":{\"name\":\"n\","
+           "\"schema\":{\"type\":\"object\",\"patternProperties\":{}}}}"),
+         "unsupported_field: response_format: schema: schema at \"#/patternProperties\": this "
+         "keyword is "
+         "not supported"},
         {Q(",\"metadata\":{ \"n\": 12345678901234567890, \"s\":\"\\u00e9\"}"),
          S(",\"metadata\":{ \"n\": 12345678901234567890, \"s\":\"\\u00e9\"}")},
         {Q(",\"metadata\":\"x\\\"y\""), S(",\"metadata\":\"x\\\"y\"")},
@@ -509,7 +515,8 @@ TEST(spec_round_trip)
           "\"timeout_s\":0.001,\"reasoning_effort\":\"off\",\"model\":\"m\",\"top_k\":3,"
           "\"max_tokens\":2147483647"),
         Q(",\"images\":[\"x\",\"data:image/gif;base64,R0lGODlh\"],\"response_format\":{\"type\":"
-          "\"json_schema\",\"json_schema\":{\"schema\":{\"schema\":{\"b\":1e2,\"a\":null}}}}"),
+          "\"json_schema\",\"json_schema\":{\"schema\":{\"type\":\"object\",\"description\":\"d\"}}"
+          "}"),
         BODY(
             "\"messages\":[{\"role\":\"system\",\"content\":\"\"},{\"role\":\"assistant\",\"name\":"
             "\"n\",\"content\":null,\"reasoning\":\"\"},{\"role\":\"user\",\"content\":\"\\\"\"}],"
