@@ -1,6 +1,7 @@
 /* Opening a model for a command. */
 #include "jobs/cmd_model.h"
 
+#include "jobs/constrain.h"
 #include "jobs/model_id.h"
 #include "jobs/progress.h"
 #include "src/os.h"
@@ -175,6 +176,7 @@ enum status cmd_model_load(struct cmd_model *m, const struct cmd_options *o, str
                             .draft_fixed = (size_t)o->draft_tokens,
                             .affinity = o->order != ORDER_INPUT};
     rc = engine_open(&m->engine, &g, e);
+    if (!rc) rc = constrain_vocab_open(&m->vocab, m->tok, e);
     if (!rc && m->plan.vision_bytes) rc = load_vision(m, &c, e);
     return rc;
 }
@@ -186,6 +188,7 @@ void cmd_model_close(struct cmd_model *m)
     if (m->vision_pool) pool_close(m->vision_pool);
     if (m->pool) pool_close(m->pool);
     vision_sandbox_close(m->sandbox);
+    constrain_vocab_close(m->vocab);
     tok_close(m->tok);
     if (m->mem_open) mem_close(&m->mem);
     *m = (struct cmd_model){0};

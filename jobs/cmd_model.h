@@ -17,6 +17,7 @@ struct cmd_model {
     struct vision_processor processor;
     struct vision_limits limits;
     struct tok *tok;
+    struct constrain_vocab *vocab;
 
     const struct kern *kern;
     unsigned threads;

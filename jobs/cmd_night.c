@@ -103,6 +103,29 @@ static enum status begin_run(struct night *n, struct err *e)
     return run_begin(n->q->db, &info, &n->run_id, e);
 }
 
+/* Answers of one night resemble each other: those of earlier runs may serve as drafts. The latest
+ * ones, as many tokens as the engine keeps; they change speed only. */
+static enum status learn(struct night *n, struct err *e)
+{
+    sqlite3_stmt *s;
+    bool row = true;
+    size_t sum = 0;
+    enum status rc = db_stmt(
+        n->q->db, &s, "SELECT content FROM results WHERE code IS NULL ORDER BY job_id DESC", e);
+    while (!rc && sum < n->m->plan.draft_tokens) {
+        rc = db_step(n->q->db, s, &row, e);
+        if (rc || !row) break;
+        struct ids ids = {0};
+        rc = tok_encode(n->m->tok, (const char *)sqlite3_column_text(s, 0),
+                        (size_t)sqlite3_column_bytes(s, 0), false, &ids, e);
+        if (!rc) engine_learn(n->m->engine, ids.at, ids.n, 0);
+        sum += ids.n + 1;
+        ids_free(&ids);
+    }
+    if (row) sqlite3_reset(s);
+    return rc;
+}
+
 static enum status work(struct night *n, struct err *e)
 {
     const struct cmd_options *o = n->o;
@@ -118,6 +141,7 @@ static enum status work(struct night *n, struct err *e)
         .prepare = {.mem = &m->mem,
                     .config = &m->config,
                     .tok = m->tok,
+                    .vocab = m->vocab,
                     .encode = m->vision ? vision_encode : NULL,
                     .vision = m->vision,
                     .image_bytes = m->store_bytes,
@@ -163,14 +187,10 @@ static enum status failures(struct db *db, struct buf *b, struct err *e)
     return rc;
 }
 
-/* "176 jobs: 170 done, 6 failed (image_missing 4, timeout 2), 0 left", and what this run did. */
-static enum status tell_end(const struct night *n, const struct queue_counts *c, struct err *e)
+/* "176 jobs: 170 done, 6 failed (image_missing 4, timeout 2), 0 left" */
+static enum status tell_counts(const struct night *n, const struct queue_counts *c, struct err *e)
 {
-    const struct pipeline_report *r = &n->report;
-    const struct engine_stats *g = &r->engine;
-    char time[32], read[24], peak[24];
     struct buf codes = {0};
-    if (n->o->quiet) return OK;
     enum status rc = failures(n->q->db, &codes, e);
     if (!rc) {
         fprintf(stderr, "%lld jobs: %lld done, %lld failed%s%s%s, ", (long long)queue_total(c),
@@ -180,18 +200,31 @@ static enum status tell_end(const struct night *n, const struct queue_counts *c,
         fprintf(stderr, "%lld left\n", (long long)queue_unfinished(c));
     }
     buf_free(&codes);
-    if (rc || g->sweeps == 0) return rc;
+    return rc;
+}
+
+/* What this run did, beside what was planned. */
+static void tell_work(const struct night *n)
+{
+    const struct pipeline_report *r = &n->report;
+    const struct engine_stats *g = &r->engine;
+    char time[32], read[24], peak[24], budget[24];
     progress_duration(time, sizeof time, r->seconds);
     progress_bytes(read, sizeof read, (double)(g->expert_bytes + g->trunk_bytes));
     progress_bytes(peak, sizeof peak, (double)os_peak_rss());
-    fprintf(stderr,
-            "%llu tokens in %s (%.1f a second), %llu prompt rows; %llu sweeps, %s read; peak "
-            "memory %s\n",
+    progress_bytes(budget, sizeof budget, (double)n->m->plan.ram_bytes);
+    fprintf(stderr, "%llu tokens in %s (%.1f a second), %llu prompt rows",
             (unsigned long long)g->tokens, time,
             r->seconds > 0 ? (double)g->tokens / r->seconds : 0,
-            (unsigned long long)g->prefill_rows, (unsigned long long)g->sweeps, read, peak);
+            (unsigned long long)g->prefill_rows);
+    if (g->prefix.rows_saved)
+        fprintf(stderr, " and %llu shared", (unsigned long long)g->prefix.rows_saved);
+    if (g->spec.drafted)
+        fprintf(stderr, ", %llu of %llu drafts right", (unsigned long long)g->spec.accepted,
+                (unsigned long long)g->spec.drafted);
+    fprintf(stderr, "; %llu sweeps, %s read; peak memory %s of %s\n", (unsigned long long)g->sweeps,
+            read, peak, budget);
     cmd_tell_order(r);
-    return OK;
 }
 
 static enum status end_run(struct night *n, int code, struct err *e)
@@ -225,7 +258,8 @@ static enum status prepare(struct night *n, const struct measure *need, struct e
                 "fail\n",
                 (double)n->m->short_picture / 1e6);
     rc = begin_run(n, e);
-    return rc ? rc : cmd_model_load(n->m, n->o, e);
+    if (!rc) rc = cmd_model_load(n->m, n->o, e);
+    return rc ? rc : learn(n, e);
 }
 
 enum status cmd_night(struct cmd_queue *q, const struct cmd_options *o, struct cmd_model *m,
@@ -248,5 +282,8 @@ enum status cmd_night(struct cmd_queue *q, const struct cmd_options *o, struct c
         struct err more;
         end_run(&n, rc ? (int)cmd_exit_code(rc) : *code, rc ? &more : e);
     }
-    return rc ? rc : tell_end(&n, &c, e);
+    if (rc || o->quiet) return rc;
+    rc = tell_counts(&n, &c, e);
+    if (!rc && n.report.engine.sweeps) tell_work(&n);
+    return rc;
 }

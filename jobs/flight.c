@@ -19,7 +19,13 @@ static enum status open_reply(struct flight *f, const struct prepare_opts *o, st
         .max_tokens = j->settings.max_tokens,
         .stop_repetition = true,
     };
-    return reply_open(&f->reply, &r, e);
+    struct constrain_opts c = {.vocab = o->vocab,
+                               .tok = o->tok,
+                               .job = j,
+                               .stop_ids = o->config->eos,
+                               .n_stop_ids = o->config->n_eos};
+    enum status rc = reply_open(&f->reply, &r, e);
+    return rc ? rc : constrain_open(&f->constrain, &c, e);
 }
 
 enum status flight_start(struct flight *f, const struct prepare_opts *o, struct err *e)
@@ -38,6 +44,7 @@ enum status flight_start(struct flight *f, const struct prepare_opts *o, struct 
     enum status rc = open_reply(f, o, e);
     for (size_t i = 0; i < q->n_tokens && !rc && f->state == REPLY_OPEN; i++) {
         f->tokens[f->n_tokens++] = q->tokens[i];
+        if (f->constrain) constrain_push(f->constrain, q->tokens[i]);
         rc = reply_push(f->reply, q->tokens[i], &f->state, e);
     }
     f->n_saved = f->n_tokens;
@@ -62,6 +69,7 @@ void flight_sequence(const struct flight *f, uint64_t tag, struct engine_sequenc
         .n_done = f->n_tokens,
         .max_tokens = s->max_tokens,
         .row_hash = f->ready.row_hash,
+        .constraint = constrain_face(f->constrain),
         .kind = f->kind,
         .sample = {.temperature = s->temperature,
                    .top_p = s->top_p,
@@ -135,6 +143,7 @@ void flight_free(struct flight *f, struct prepare *p)
 {
     ready_free(p, &f->ready);
     reply_close(f->reply);
+    constrain_close(f->constrain);
     free(f->tokens);
     queue_job_free(&f->job);
     *f = (struct flight){0};

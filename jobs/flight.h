@@ -2,6 +2,7 @@
 #ifndef NS_FLIGHT_H
 #define NS_FLIGHT_H
 
+#include "jobs/constrain.h"
 #include "jobs/prepare.h"
 #include "src/reply.h"
 
@@ -14,7 +15,8 @@ struct flight {
     bool lost;     /* someone else has the job */
     bool started;  /* flight_start was called */
     struct reply *reply;
-    int32_t *tokens; /* [room] */
+    struct constrain *constrain; /* NULL: any text */
+    int32_t *tokens;             /* [room] */
     size_t n_tokens, room, n_saved;
     enum reply_state state;
     struct err err;                   /* of the machine, met while tokens came */

@@ -2,6 +2,7 @@
 #include "jobs/job_build.h"
 
 #include "jobs/suggest.h"
+#include "src/json_grammar.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -370,6 +371,13 @@ static enum status read_schema(const struct reading *r, uint32_t format)
     enum status rc = buf_add(&raw, j->text + j->values[v].at, j->values[v].len, r->b->e);
     if (!rc) rc = chat_canonical_json(raw.data, &out, r->b->e);
     if (!rc) rc = job_copy(r->b->job, &r->b->job->schema, out.data, out.len, r->b->e);
+    /* What cannot be enforced is refused here, not at night. */
+    struct json_grammar *g = NULL;
+    if (!rc) {
+        rc = json_grammar_open(&g, out.data, out.len, r->b->e);
+        if (rc) err_wrap(r->b->e, "response_format: schema");
+    }
+    json_grammar_close(g);
     buf_free(&raw);
     buf_free(&out);
     return rc;

@@ -17,6 +17,7 @@ struct prepare_opts {
     struct mem *mem;
     const struct config *config;
     const struct tok *tok;
+    struct constrain_vocab *vocab; /* for jobs that want JSON */
     /* vision_encode and what it works on; encode NULL: the model takes no pictures. */
     enum status (*encode)(struct vision *v, const void *bytes, size_t len,
                           struct picture_info *info, float **rows, struct err *e);
@@ -34,6 +35,7 @@ enum status prepare_model(const struct prepare_opts *o, const struct job *j, str
 enum status prepare_prompt(const struct prepare_opts *o, const struct job *j, const unsigned *rows,
                            struct prompt *out, struct err *e);
 
+struct constrain_vocab;
 struct prepare;
 
 /* A job ready to run, or what is wrong with it. */

@@ -205,7 +205,7 @@ static enum status time_vectors(const struct bench *b, struct plan_speed *s, str
     s->gate_values_s = (double)v.n * VECTORS * threads / bench_clock_time(run_vectors, &v, SECONDS);
     v.what = DELTA;
     v.n = n;
-    s->delta_flop_s = 7.0 * (double)(n * n) * (VECTORS / 16) * threads /
+    s->delta_flop_s = 7.0 * (double)(n * n) * (double)VECTORS / 16 * threads /
                       bench_clock_time(run_vectors, &v, SECONDS);
     s->join_s = bench_clock_time(run_nothing, b->o->compute.pool, SECONDS) / 64;
     mem_free(b->o->mem, v.at);

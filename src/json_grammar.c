@@ -76,7 +76,6 @@ static enum json_fate key_byte(const struct json_cursor *c, unsigned char b)
     }
     json_word_narrow(c, b);
     if (f->flag) f->flag = json_plain_byte(f, b) == TAKEN;
-    if (!f->flag) f->utf8 = 0;
     return f->flag || some_key(c, f->first, f->last) ? TAKEN : REFUSED;
 }
 

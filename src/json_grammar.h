@@ -20,7 +20,7 @@
 
 #define JSON_GRAMMAR_DEPTH      32 /* values open at once */
 #define JSON_GRAMMAR_THREADS    32 /* readings of the text so far; more than these are forgotten */
-#define JSON_GRAMMAR_SPACE      80 /* bytes of white space in a row */
+#define JSON_GRAMMAR_SPACE      20 /* bytes of white space in a row: a model may get lost in more */
 #define JSON_GRAMMAR_DIGITS     18 /* of an integer, and of a number's fraction; exponents: 2 */
 #define JSON_GRAMMAR_PROPERTIES 64 /* of one object */
 #define JSON_GRAMMAR_LITERALS   1024 /* of one enum */

@@ -34,7 +34,7 @@ struct engine_sequence {
     size_t max_tokens; /* room is reserved for n_ids + max_tokens rows */
     struct sample_params sample;
     struct constraint constraint; /* mask NULL: none. It has been pushed the tokens in done. */
-    unsigned kind; /* affinity.h */
+    unsigned kind;                /* affinity.h */
     /* Sharing with other prompts, optional. row_hash [n_ids]: what each row is (token id, or a
      * content hash for a row of an image); copied. cuts: lengths at which others part from this
      * prompt, ascending, each in 1..n_ids - 1: the state there is kept for them. */

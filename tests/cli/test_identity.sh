@@ -1,5 +1,5 @@
 #!/bin/sh
-# A job's result depends on the job alone: 24 mixed jobs (pictures and text, greedy and sampled) give the same bytes
+# A job's result depends on the job alone: 24 mixed jobs (pictures and text, greedy and sampled, one in JSON) give the same bytes
 # whatever runs together, whatever is cached, however prompts are cut, in whatever order, with whatever drafts, and killed
 # five times in between. Of the combinations of sequences, cache, threads and chunk each value meets each other one, order
 # and drafts take turns; FULL=1 runs them all.
@@ -11,6 +11,7 @@ images=$PWD/tests/golden/demo
 
 awk 'NR <= 24 {
     if (NR % 3 == 0) sub(/\{/, "{\"temperature\": 0.9, \"top_p\": 0.95, \"seed\": " NR ", ")
+    if (NR % 12 == 7) sub(/\{/, "{\"response_format\": {\"type\": \"json_schema\", \"json_schema\": {\"schema\": {\"type\": \"object\", \"properties\": {\"a\": {\"enum\": [\"x\", \"yes\"]}}, \"required\": [\"a\"], \"additionalProperties\": false}}}, ")
     if (NR % 8 == 5) sub(/\{/, "{\"stop\": [\" on\", \"e\"], ")
     print
 }' tests/golden/demo/jobs.jsonl >"$tmp/jobs.jsonl"
@@ -61,6 +62,13 @@ while read -r s c t p o d; do
         --prefill-rows "$p" --order "$o" --draft "$d"
     check "$s at a time, $c cached, $t threads, chunks of $p, order $o, drafts $d" $? "$tmp/out.jsonl"
 done <"$tmp/settings"
+
+# Order and drafts change what is done when, never what comes out.
+for options in "--order input --draft off" "--order input --draft 5" "--order auto --draft auto --prefill-rows 7 --cache-experts 10%"; do
+    # shellcheck disable=SC2086 # options
+    run "$tmp/out.jsonl" --db "$tmp/order$passed.db" --max-sequences 5 $options
+    check "$options" $? "$tmp/out.jsonl"
+done
 
 # Killed five times: each life sets the queue out again where the last one left it.
 for settings in "--max-sequences 3 --prefill-rows 7" "--max-sequences 24 --cache-experts 10%"; do

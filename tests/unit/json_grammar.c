@@ -135,6 +135,9 @@ TEST(integer_bounds)
         CHECK(!accepts(g, "-0") && !accepts(g, "00") && !accepts(g, "01") && !accepts(g, "1.0"));
         json_grammar_close(g);
     }
+    check("{\"minimum\":1}", "10", NULL);
+    check("{\"maximum\":3,\"exclusiveMaximum\":9}", "3", "4");
+    check("{\"maximum\":9,\"exclusiveMaximum\":3}", "2", "3");
     check("{\"exclusiveMinimum\":3,\"exclusiveMaximum\":5}", "4", "3");
     check("{\"type\":\"integer\"}", "999999999999999999", "1000000000000000000");
     check("{\"type\":\"integer\"}", "-999999999999999999", "-1000000000000000000");
@@ -174,7 +177,7 @@ TEST(strings)
                                        "\"\\b\\n\""};
     static const char *const bad[] = {"\"a\"",
                                       "\"abcd\"",
-                                      "\"\\ud83d\\ud83d\"",
+                                      "\"ab\\ud83d\\ud83d\"",
                                       "\"\\udE42a\"",
                                       "\"\\u0000a\"",
                                       "\"\\xa\"",
@@ -205,6 +208,7 @@ TEST(keys)
     check("{" AB "}", "{\"abc\":1,\"\xC3\xA9\":2,\"a\":null}", "{\"a\":1}");
     check("{" AB "}", "{\"b\":[1]}", "{\"\\u0061\":1}");
     check("{" AB ",\"additionalProperties\":{\"type\":\"string\"}}", "{\"b\":\"\"}", "{\"b\":1}");
+    check("{" AB "}", "{\"a\":null}", "{\"a\":null,\"a\":null}");
     check("{" AB ",\"required\":[\"c\"]}", "{\"c\":1}", "{\"a\":null}");
     check("{\"properties\":{\"a\\\"b\":{}},\"additionalProperties\":false}", "{\"a\\\"b\":1}",
           "{\"a\":1}");
@@ -220,6 +224,8 @@ TEST(alternatives)
           "\"abc\"", "\"abd\"");
     check("{\"enum\":[1,12,\"a\",[1,2]]}", "12", "13");
     check("{\"enum\":[1,12,\"a\",[1,2]]}", "1", "2");
+    check("{\"minItems\":2,\"maxItems\":3}", "[1,2]", "[1]");
+    check("{\"minItems\":2,\"maxItems\":3}", "[1,2,3]", "[1,2,3,4]");
     check("{\"type\":\"array\",\"items\":{\"enum\":[1,12]}}", "[1,12,1 ]", "[123]");
     check("{\"type\":[\"string\",\"null\",\"integer\"],\"minLength\":2}", "null", "\"a\"");
     check("{\"anyOf\":[{\"properties\":{\"k\":{\"const\":\"x\"},\"v\":{\"type\":\"null\"}},"
@@ -227,6 +233,44 @@ TEST(alternatives)
           "{\"properties\":{\"k\":{\"const\":\"y\"},\"v\":{\"type\":\"string\"}},\"required\":["
           "\"k\",\"v\"],\"additionalProperties\":false}]}",
           "{\"k\":\"y\",\"v\":\"\"}", "{\"k\":\"x\",\"v\":\"\"}");
+}
+
+static bool can_follow(const char *schema, const char *text, const char *next)
+{
+    struct json_grammar *g = compile(schema);
+    static struct json_state s;
+    json_state_init(&s, g);
+    if (!json_state_push(&s, text, strlen(text))) test_failed(__FILE__, __LINE__, "%s", text);
+    bool can = json_state_push(&s, next, strlen(next));
+    json_grammar_close(g);
+    return can;
+}
+
+/* A way that leads nowhere is not entered: no digit, key or literal that cannot be finished. */
+TEST(ways_that_end)
+{
+    CHECK(!can_follow("{\"minimum\":1}", "", "0"));
+    CHECK(!can_follow("{\"minimum\":0}", "", "-"));
+    CHECK(!can_follow("{\"minimum\":250,\"maximum\":299}", "", "3"));
+    CHECK(can_follow("{\"minimum\":250,\"maximum\":299}", "2", "5"));
+    CHECK(!can_follow("{\"minimum\":250,\"maximum\":299}", "2", "4"));
+    CHECK(
+        !can_follow("{\"properties\":{\"a\":{}},\"additionalProperties\":false}", "{\"a\":1", ","));
+    CHECK(!can_follow("{\"properties\":{\"a\":{}},\"additionalProperties\":false}", "{\"", "b"));
+    CHECK(!can_follow("{\"enum\":[\"ab\"]}", "\"", "b"));
+    CHECK(!can_follow("{\"maxItems\":1}", "[1", ","));
+}
+
+/* A refused push of several bytes changes nothing; a document that is complete takes no more. */
+TEST(refused_push)
+{
+    struct json_grammar *g = compile("{\"enum\":[\"a\",\"a\"]}");
+    static struct json_state s;
+    json_state_init(&s, g);
+    CHECK(!json_state_push(&s, "\"ab", 3));
+    CHECK(json_state_push(&s, "\"a\"", 3));
+    CHECK(json_state_must_end(&s));
+    json_grammar_close(g);
 }
 
 /* Recursion is followed, also to places with escapes in their pointer. */
@@ -256,6 +300,26 @@ TEST(bounds)
     CHECK(json_state_can_end(&s) && json_state_must_end(&s));
     CHECK(!json_state_push(&s, " ", 1));
     json_grammar_close(g);
+}
+
+/* A value is begun only where its smallest form still fits. */
+TEST(room_for_values)
+{
+    struct json_grammar *g = compile(NULL),
+                        *deep =
+                            compile("{\"items\":{\"anyOf\":[{\"$ref\":\"#\"},{\"type\":\"null\"},"
+                                    "{\"properties\":{\"x\":{\"properties\":{\"y\":{}},"
+                                    "\"required\":[\"y\"]}},\"required\":[\"x\"]}]}}");
+    static struct json_state s;
+    json_state_init(&s, g);
+    for (int i = 1; i < JSON_GRAMMAR_DEPTH; i++) CHECK(json_state_push(&s, "{\"a\":", 5));
+    CHECK(json_state_push(&s, "{", 1) && !json_state_push(&s, "\"", 1));
+    json_state_init(&s, deep);
+    for (int i = 0; i < JSON_GRAMMAR_DEPTH - 3; i++) CHECK(json_state_push(&s, "[", 1));
+    CHECK(json_state_push(&s, "{\"x\":{\"y\":1}},[", 15));
+    CHECK(!json_state_push(&s, "{", 1) && json_state_push(&s, "null", 4));
+    json_grammar_close(g);
+    json_grammar_close(deep);
 }
 
 static const char *const walks[] = {
