@@ -27,18 +27,25 @@ static bool read_plain(const uint8_t *p, size_t n, bool lossless, struct picture
     return true;
 }
 
-static bool read_chunk(const uint8_t *p, size_t n, unsigned *frames, struct picture_info *info)
+/* What the chunks tell beside the size. */
+struct layout {
+    unsigned frames;
+    uint8_t flags; /* of the extended header: EXIF counts only when announced there */
+};
+
+static bool read_chunk(const uint8_t *p, size_t n, struct layout *l, struct picture_info *info)
 {
     const uint8_t *name = p - 8;
     if (!memcmp(name, "VP8X", 4)) {
         if (n < 10) return false;
         info->width = (le16(p + 4) | (uint32_t)p[6] << 16) + 1;
         info->height = (le16(p + 7) | (uint32_t)p[9] << 16) + 1;
+        l->flags = p[0];
         if (p[0] & 0x20) image_warn(info, "colour profile ignored");
-    } else if (!memcmp(name, "EXIF", 4)) {
+    } else if (!memcmp(name, "EXIF", 4) && l->flags & 8) {
         info->orientation = image_exif_orientation(p, n);
     } else if (!memcmp(name, "ANMF", 4)) {
-        ++*frames;
+        l->frames++;
     } else if (!info->width && !memcmp(name, "VP8", 3) && (name[3] == ' ' || name[3] == 'L')) {
         return read_plain(p, n, name[3] == 'L', info);
     }
@@ -47,7 +54,7 @@ static bool read_chunk(const uint8_t *p, size_t n, unsigned *frames, struct pict
 
 static enum status probe(const struct source *s, struct picture_info *info, struct err *e)
 {
-    unsigned frames = 0;
+    struct layout l = {0};
     size_t end = (size_t)le32(s->bytes + 4) + 8, at = 12;
     if (end > s->len)
         return err_set(e, E_IMAGE_TRUNCATED, "webp: the file has %zu bytes, its header says %zu",
@@ -56,15 +63,15 @@ static enum status probe(const struct source *s, struct picture_info *info, stru
         size_t n = le32(s->bytes + at + 4);
         if (n > end - at - 8)
             return err_set(e, E_IMAGE_TRUNCATED, "webp: a chunk ends behind the file");
-        if (!read_chunk(s->bytes + at + 8, n, &frames, info))
+        if (!read_chunk(s->bytes + at + 8, n, &l, info))
             return err_set(e, E_IMAGE_UNREADABLE, "webp: damaged header");
         at += 8 + n + n % 2;
     }
     if (!info->width) return err_set(e, E_IMAGE_UNREADABLE, "webp: holds no picture");
     info->decode_bytes = info->width * (info->height + 64ull) * 5 + (4 << 20);
-    if (frames > 1) {
-        info->frames = frames;
-        image_warn(info, "first of %u frames", frames);
+    if (l.frames > 1) {
+        info->frames = l.frames;
+        image_warn(info, "first of %u frames", l.frames);
     }
     return OK;
 }

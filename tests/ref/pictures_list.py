@@ -268,6 +268,7 @@ good("lossless_alpha.webp", save(RGBA, "WEBP", lossless=True))
 for n in (3, 6):
     good(f"exif_{n}.webp", save(RGB, "WEBP", exif=exif(n)), orientation=n)
 good("exif_named.webp", riff([vp8x(8, W, H), *webp_chunks(lossy), (b"EXIF", exif(5, ident=b"Exif\0\0"))]), orientation=5)
+good("exif_unannounced.webp", riff([vp8x(0, W, H), *webp_chunks(lossy), (b"EXIF", exif(5))]))
 good("icc.webp", save(RGB, "WEBP", icc_profile=b"\0" * 128), PROFILE_WARN)
 good("animated.webp", save(RGB, "WEBP", save_all=True, append_images=[RGB.rotate(180)], duration=50), "first of 2 frames",
      frames=2)
