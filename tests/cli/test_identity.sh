@@ -11,6 +11,7 @@ images=$PWD/tests/golden/demo
 
 awk 'NR <= 24 {
     if (NR % 3 == 0) sub(/\{/, "{\"temperature\": 0.9, \"top_p\": 0.95, \"seed\": " NR ", ")
+    if (NR % 12 == 7) sub(/"max_tokens": 80/, "\"max_tokens\": 500")
     if (NR % 12 == 7) sub(/\{/, "{\"response_format\": {\"type\": \"json_schema\", \"json_schema\": {\"schema\": {\"type\": \"object\", \"properties\": {\"a\": {\"enum\": [\"x\", \"yes\"]}}, \"required\": [\"a\"], \"additionalProperties\": false}}}, ")
     if (NR % 8 == 5) sub(/\{/, "{\"stop\": [\" on\", \"e\"], ")
     print
