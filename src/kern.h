@@ -3,7 +3,9 @@
  *
  * Every function works on each row by itself with one fixed order of additions, whatever the number
  * of rows, the split of outputs or the thread: a row's result depends on that row alone. Only the
- * instruction set may change low bits. All activations are F32; weights are F32, BF16 or MXFP4. */
+ * instruction set may change low bits: avx2, avx512 and neon agree to the bit, portable rounds
+ * products before adding, amx has its own order. No function of libm is called. All activations are
+ * F32; weights are F32, BF16 or MXFP4. */
 #ifndef NS_KERN_H
 #define NS_KERN_H
 
@@ -13,13 +15,15 @@
 #include <stdint.h>
 
 /* One matrix product, y = W x for many rows: y[r * ldy + o] = sum_i W[o][i] * x[r * ldx + i], for r
- * in [0, rows) and o in [first, last). x and y need the alignment of floats, w and scale none. */
+ * in [0, rows) and o in [first, last). x and y need the alignment of floats, w and scale none; x
+ * and y do not overlap. */
 struct mm {
     float *y;
     size_t ldy;
     const void *w;        /* [outputs][cols] row-major: float, uint16_t (BF16) or packed nibbles
                              [outputs][cols / 2] */
-    const uint8_t *scale; /* MXFP4: [outputs][cols / 32] E8M0 exponents; else NULL */
+    const uint8_t *scale; /* MXFP4: [outputs][cols / 32] E8M0 exponents, 255 refused at load;
+                             else NULL */
     size_t cols;          /* MXFP4: a multiple of 32 */
     const float *x;
     size_t ldx;
@@ -72,8 +76,8 @@ struct kern {
  * "auto": the best. "amx" rounds activations to BF16 in BF16 and MXFP4 products and has been run on
  * an emulation only, so it is never the best, only named. */
 enum status kern_select(const struct kern **out, const char *isa, struct err *e);
-/* All tables this machine can run, portable first; returns the count (<= max). For tests and bench.
- */
+/* All tables this machine can run, portable first, the better the later; returns the count (<=
+ * max). For tests and bench. */
 size_t kern_all(const struct kern **out, size_t max);
 
 /* BF16 <-> F32: exact widening, round to nearest even (NaN stays NaN). */

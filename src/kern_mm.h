@@ -1,7 +1,7 @@
 /* The matrix products of one instruction set, written once over a few vector primitives.
  *
- * Included by each table's .c file after src/kern_math.h and after it has defined TILE_ROWS, the
- * rows of a full tile (<= 12); it defines widen_f32, widen_bf16 and widen_mxfp4 behind.
+ * Included by each table's .c file, which has defined what src/kern_math.h needs and TILE_ROWS, the
+ * rows of a full tile (<= 12), and defines widen_f32, widen_bf16 and widen_mxfp4 behind.
  *
  * Order of additions, the same for every row and output: columns fall into blocks of BLOCK; a block
  * has two chains of fused multiply-adds from zero, over its even and over its odd columns; to the

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #define GROUP      32 /* columns under one MXFP4 scale */
-#define STRIP      16 /* outputs a kernel takes at once: splits fall on multiples of it */
+#define STRIP      32 /* the most outputs a kernel takes at once: splits fall on multiples of it */
 #define SMALL_WORK ((size_t)1 << 16) /* multiplications not worth waking threads for */
 
 bool linear_bytes(enum dtype type, uint64_t out, uint64_t in, uint64_t *w_bytes,

@@ -19,7 +19,7 @@ TEST(figures)
     CHECK_OK(bench_kern_product(b, k, &p, &s, &e), e);
     CHECK(s.seconds > 0);
     CHECK_NEAR(s.flops * s.seconds, 2.0 * 256 * 128 * 4, 1);
-    CHECK_NEAR(s.bytes * s.seconds, 256 * 128 / 2 + 256 * 128 / 32, 1);
+    CHECK_NEAR(s.bytes * s.seconds, 256 * 128 * (1.0 / 2 + 1.0 / 32), 1);
     CHECK(bench_kern_memory(b) > 0);
     CHECK(bench_kern_peak(b, k) > 0);
     p.rows = 5;
