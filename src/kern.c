@@ -49,22 +49,22 @@ void kern_widen_mxfp4(float *out, const uint8_t *packed, const uint8_t *scale, s
     }
 }
 
-static void widen_f32(const struct strip *s, size_t first, size_t n, float *panel)
+static void widen_f32(const struct tile *t)
 {
-    plain_f32(s, first, 0, n, panel);
+    plain_f32(t, 0);
 }
 
-static void widen_bf16(const struct strip *s, size_t first, size_t n, float *panel)
+static void widen_bf16(const struct tile *t)
 {
-    plain_bf16(s, first, 0, n, panel);
+    plain_bf16(t, 0);
 }
 
-static void widen_mxfp4(const struct strip *s, size_t first, size_t n, float *panel)
+static void widen_mxfp4(const struct tile *t)
 {
     for (size_t i = 0; i < STRIP; i++) {
-        const uint8_t *w = s->w[i] + first / 2, *e = s->scale[i] + first / 32;
-        float *even = panel + i, *odd = even + HALF * STRIP;
-        for (size_t j = 0; j < n / 2; j++, even += STRIP, odd += STRIP) {
+        const uint8_t *w = t->s->w[i] + t->first / 2, *e = t->s->scale[i] + t->first / 32;
+        float *even = t->panel + i, *odd = even + HALF * STRIP;
+        for (size_t j = 0; j < t->n / 2; j++, even += STRIP, odd += STRIP) {
             float scale = e8m0_to_f32(e[j / 16]);
             *even = e2m1[w[j] & 15] * scale;
             *odd = e2m1[w[j] >> 4] * scale;
