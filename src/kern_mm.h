@@ -224,24 +224,50 @@ INLINE void plain_bf16(const struct tile *t, size_t k)
         }
 }
 
-static void mm_f32(const struct mm *a)
+/* The scales of the tile's groups as floats: scale[group][output]. The exponents of four groups of
+ * a row are one dword; each is shifted to where a float has its own, 0 becoming 2^-127. */
+INLINE void widen_scales(const struct tile *t, float scale[BLOCK / 32][STRIP])
+{
+    size_t first = t->first / 32, n = t->n / 32;
+    uint32_t e[2][STRIP] = {0};
+    if (n == BLOCK / 32)
+        foreach (i, STRIP) {
+            memcpy(&e[0][i], t->s->scale[i] + first, 4);
+            memcpy(&e[1][i], t->s->scale[i] + first + 4, 4);
+        }
+    else
+        for (size_t g = 0; g < n; g++)
+            for (size_t i = 0; i < STRIP; i++)
+                e[g / 4][i] |= (uint32_t)t->s->scale[i][first + g] << g % 4 * 8;
+    for (size_t i = 0; i < STRIP; i += V)
+        foreach (g, BLOCK / 32) {
+            vi four, least = (vi)vset1(0x1p-127f);
+            memcpy(&four, &e[g / 4][i], sizeof four);
+            vi f = (g % 4 == 3 ? four >> 1 : four << (23 - g % 4 * 8)) & 0x7f800000;
+            vstore(scale[g] + i, pick(f > least, (vf)f, (vf)least));
+        }
+}
+
+static inline void mm_f32(const struct mm *a)
 {
     mm_run(a, a->cols * 4, widen_f32);
 }
 
-static void mm_bf16(const struct mm *a)
+static inline void mm_bf16(const struct mm *a)
 {
     mm_run(a, a->cols * 2, widen_bf16);
 }
 
-static void mm_mxfp4(const struct mm *a)
+static inline void mm_mxfp4(const struct mm *a)
 {
     mm_run(a, a->cols / 2, widen_mxfp4);
 }
 
-#define KERN_FUNCTIONS(isa)                                                                        \
-    .name = (isa), .mm_f32 = mm_f32, .mm_bf16 = mm_bf16, .mm_mxfp4 = mm_mxfp4, .dot = dot,         \
-    .axpy = axpy, .rms = rms, .softmax = softmax, .situ = situ, .silu = silu, .sigmoid = sigmoid,  \
-    .gelu_tanh = gelu_tanh, .gelu_erf = gelu_erf, .delta_step = delta_step
+#define KERN_ROW_FUNCTIONS                                                                         \
+    .dot = dot, .axpy = axpy, .mix = mix, .rms = rms, .softmax = softmax, .situ = situ,            \
+    .silu = silu, .sigmoid = sigmoid, .gelu_tanh = gelu_tanh, .gelu_erf = gelu_erf,                \
+    .exp = exponential, .delta_step = delta_step
+#define KERN_FUNCTIONS                                                                             \
+    .mm_f32 = mm_f32, .mm_bf16 = mm_bf16, .mm_mxfp4 = mm_mxfp4, .spin = spin, KERN_ROW_FUNCTIONS
 
 #endif
