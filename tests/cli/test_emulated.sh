@@ -5,9 +5,9 @@
 
 grep -q avx2 /proc/cpuinfo 2>/dev/null && [ "$(uname -m)" = x86_64 ] || skip "no AVX2"
 echo '#include <simde/x86/avx512.h>' | cc -fsyntax-only -x c - 2>/dev/null || skip "no SIMDe"
-flags="-DKERN_EMULATED -mavx2 -mfma -I tests/lib/emulate"
+flags="-Wno-psabi -DKERN_EMULATED -mavx2 -mfma -I tests/lib/emulate"
 object kern.o src/kern.c -DKERN_EMULATED
 object avx2.o src/kern_avx2.c -mavx2 -mfma
-object avx512.o src/kern_avx512.c -w $flags
-object amx.o src/kern_amx.c -w $flags
+object avx512.o src/kern_avx512.c -w -Og $flags
+object amx.o src/kern_amx.c -w -Og $flags
 run_tests

@@ -11,6 +11,7 @@
 #include_next <immintrin.h>
 
 #define SIMDE_ENABLE_NATIVE_ALIASES
+#include <simde/x86/avx512/setzero.h>
 #include <simde/x86/avx512/broadcast.h>
 #include <simde/x86/avx512/cast.h>
 #include <simde/x86/avx512/fmadd.h>
@@ -25,6 +26,33 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+
+/* Not inlined: the compiler would spend half a minute on them. */
+#define CALL static __attribute__((noinline))
+#undef _mm512_fmadd_ps
+#undef _mm512_loadu_ps
+#undef _mm512_storeu_ps
+#undef _mm512_set1_ps
+#define _mm512_fmadd_ps  emulate_fmadd
+#define _mm512_loadu_ps  emulate_loadu
+#define _mm512_storeu_ps emulate_storeu
+#define _mm512_set1_ps   emulate_set1
+CALL __m512 emulate_fmadd(__m512 a, __m512 b, __m512 c)
+{
+    return simde_mm512_fmadd_ps(a, b, c);
+}
+CALL __m512 emulate_loadu(const float *p)
+{
+    return simde_mm512_loadu_ps(p);
+}
+CALL void emulate_storeu(float *p, __m512 v)
+{
+    simde_mm512_storeu_ps(p, v);
+}
+CALL __m512 emulate_set1(float x)
+{
+    return simde_mm512_set1_ps(x);
+}
 
 #undef _tile_loadconfig
 #undef _tile_release
