@@ -7,6 +7,11 @@
 #include "src/kern_tables.h"
 
 #include <string.h>
+#if defined(__x86_64__)
+#include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
 
 #define V         4
 #define TILE_ROWS 4
@@ -49,22 +54,22 @@ void kern_widen_mxfp4(float *out, const uint8_t *packed, const uint8_t *scale, s
     }
 }
 
-static void widen_f32(const struct strip *s, size_t first, size_t n, float *panel)
+static void widen_f32(const struct tile *t)
 {
-    plain_f32(s, first, 0, n, panel);
+    plain_f32(t, 0);
 }
 
-static void widen_bf16(const struct strip *s, size_t first, size_t n, float *panel)
+static void widen_bf16(const struct tile *t)
 {
-    plain_bf16(s, first, 0, n, panel);
+    plain_bf16(t, 0);
 }
 
-static void widen_mxfp4(const struct strip *s, size_t first, size_t n, float *panel)
+static void widen_mxfp4(const struct tile *t)
 {
     for (size_t i = 0; i < STRIP; i++) {
-        const uint8_t *w = s->w[i] + first / 2, *e = s->scale[i] + first / 32;
-        float *even = panel + i, *odd = even + HALF * STRIP;
-        for (size_t j = 0; j < n / 2; j++, even += STRIP, odd += STRIP) {
+        const uint8_t *w = t->s->w[i] + t->first / 2, *e = t->s->scale[i] + t->first / 32;
+        float *even = t->panel + i, *odd = even + HALF * STRIP;
+        for (size_t j = 0; j < t->n / 2; j++, even += STRIP, odd += STRIP) {
             float scale = e8m0_to_f32(e[j / 16]);
             *even = e2m1[w[j] & 15] * scale;
             *odd = e2m1[w[j] >> 4] * scale;
@@ -72,22 +77,55 @@ static void widen_mxfp4(const struct strip *s, size_t first, size_t n, float *pa
     }
 }
 
-static const struct kern portable = {KERN_FUNCTIONS("portable")};
+static const struct kern portable = {.name = "portable", KERN_FUNCTIONS};
+
+#if defined(__x86_64__)
+
+/* Tile data need the CPU's AMX-TILE and AMX-BF16, the system's switch (XCR0 bits 17 and 18) and the
+ * process's permission, which holds for all its threads. */
+static bool has_amx(void)
+{
+    unsigned a, b, c, d, low, high;
+    const unsigned osxsave = 1u << 27, amx = 1u << 24 | 1u << 22, tiles = 3u << 17;
+    if (!__get_cpuid(1, &a, &b, &c, &d) || !(c & osxsave)) return false;
+    __asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+    if ((low & tiles) != tiles) return false;
+    if (!__get_cpuid_count(7, 0, &a, &b, &c, &d) || (d & amx) != amx) return false;
+    const long request_permission = 0x1023, tile_data = 18;
+    return syscall(SYS_arch_prctl, request_permission, tile_data) == 0;
+}
 
 static bool usable(const struct kern *k)
 {
-#if defined(__x86_64__)
-    if (k == &kern_avx2_table)
-        return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+#ifdef KERN_EMULATED
+    return k != NULL; /* tests of tables whose instructions are emulated */
 #endif
+    /* these look at what the system saves, too */
+    bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+    bool avx512 = avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                  __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
+    if (k == &kern_avx2_table) return avx2;
+    if (k == &kern_avx512_table) return avx512;
+    if (k == &kern_amx_table) return avx512 && has_amx();
+    return true;
+}
+
+#else
+
+static bool usable(const struct kern *k)
+{
     return k != NULL;
 }
 
-/* Every table of this architecture, the best last. */
+#endif
+
+/* Every table of this architecture, from the slowest. */
 static const struct kern *const tables[] = {
     &portable,
 #if defined(__x86_64__)
     &kern_avx2_table,
+    &kern_avx512_table,
+    &kern_amx_table,
 #elif defined(__aarch64__)
     &kern_neon_table,
 #endif
@@ -109,7 +147,8 @@ enum status kern_select(const struct kern **out, const char *isa, struct err *e)
     for (size_t i = 0; i < TABLES; i++) {
         bool named = !any && !strcmp(isa, tables[i]->name);
         known |= named;
-        if ((any || named) && usable(tables[i])) *out = tables[i];
+        bool wanted = any ? strcmp(tables[i]->name, "amx") != 0 : named;
+        if (wanted && usable(tables[i])) *out = tables[i];
     }
     if (*out) return OK;
     return err_set(e, E_USAGE, "instruction set \"%s\": %s", isa,

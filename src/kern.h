@@ -37,6 +37,9 @@ struct kern {
     float (*dot)(const float *a, const float *b, size_t n);
     /* y[i] += s * x[i] */
     void (*axpy)(float *y, float s, const float *x, size_t n);
+    /* y[i] = sum_j p[j] * x[j * ldx + i], i in [0, width): the bits of axpy called for each j in
+     * turn */
+    void (*mix)(float *y, const float *p, size_t n, const float *x, size_t ldx, size_t width);
     /* y[i] = x[i] * rsqrt(mean(x^2) + eps) * w[i]; y may be x (kimi-k3 2.2) */
     void (*rms)(float *y, const float *x, const float *w, size_t n, float eps);
     /* x <- softmax(x), with the maximum subtracted */
@@ -45,6 +48,8 @@ struct kern {
     void (*situ)(float *y, const float *g, const float *u, size_t n, float beta, float lb);
     /* y[i] = g sig(g) * u (SiLU unit); u may be NULL: y = g sig(g). y may be g. */
     void (*silu)(float *y, const float *g, const float *u, size_t n);
+    /* x[i] = e^x[i] */
+    void (*exp)(float *x, size_t n);
     /* x[i] = sig(x[i]) */
     void (*sigmoid)(float *x, size_t n);
     /* in place: 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))) and 0.5 x (1 + erf(x / sqrt 2)) */
@@ -56,11 +61,16 @@ struct kern {
     void (*delta_step)(float *S, size_t k, size_t v, const float *decay, const float *key,
                        const float *value, float beta, const float *query, float *out,
                        float *d_scratch);
+
+    /* For measuring: multiply-adds on registers alone. Returns the floating point operations done.
+     */
+    double (*spin)(size_t rounds);
 };
 
 /* The best table this machine can run, or the one named by isa ("portable", "avx2", "avx512",
  * "amx", "neon"); E_USAGE when the name is unknown or the machine cannot run it. isa NULL or
- * "auto": the best. */
+ * "auto": the best. "amx" rounds activations to BF16 in BF16 and MXFP4 products and has been run on
+ * an emulation only, so it is never the best, only named. */
 enum status kern_select(const struct kern **out, const char *isa, struct err *e);
 /* All tables this machine can run, portable first; returns the count (<= max). For tests and bench.
  */

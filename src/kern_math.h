@@ -21,7 +21,7 @@
 #define INLINE        static inline __attribute__((always_inline))
 #define LANES         32
 #define NACC          (LANES / V)
-#define foreach(j, n) _Pragma("GCC unroll 8") for (int j = 0; j < (n); j++)
+#define foreach(j, n) _Pragma("GCC unroll 16") for (int j = 0; j < (n); j++)
 
 typedef int32_t vi __attribute__((vector_size(4 * V)));
 
@@ -279,6 +279,11 @@ static void silu(float *y, const float *g, const float *u, size_t n)
     map(y, g, u, n, none, f_silu);
 }
 
+static void exponential(float *x, size_t n)
+{
+    map(x, x, NULL, n, none, f_exp);
+}
+
 static void sigmoid(float *x, size_t n)
 {
     map(x, x, NULL, n, none, f_sigmoid);
@@ -294,17 +299,9 @@ static void gelu_erf(float *x, size_t n)
     map(x, x, NULL, n, none, f_gelu_erf);
 }
 
-/* ---- the gated delta rule ---- */
+/* ---- sums over rows, columns side by side ---- */
 
-struct delta {
-    float *S;
-    size_t k, v;
-    const float *decay, *key, *value, *query;
-    float beta;
-    float *out, *d;
-};
-
-#define COLUMNS 4 /* vectors side by side: k rows of them stay in cache for the second pass */
+#define COLUMNS 4 /* vectors: enough chains, and k rows of them stay in cache for a second pass */
 
 INLINE vf load_n(const float *x, size_t n)
 {
@@ -318,6 +315,36 @@ INLINE void store_n(float *y, vf v, size_t n)
     else
         store_part(y, v, n);
 }
+
+/* `vectors` vectors of `width` <= V columns, both constant but for the last. */
+INLINE void mix_columns(float *y, const float *p, size_t n, const float *x, size_t ldx, int vectors,
+                        size_t width)
+{
+    vf sum[COLUMNS];
+    foreach (i, vectors) sum[i] = vset1(0.0f);
+    for (size_t j = 0; j < n; j++, x += ldx)
+        foreach (i, vectors) sum[i] = vfma(vset1(p[j]), load_n(x + i * V, width), sum[i]);
+    foreach (i, vectors) store_n(y + i * V, sum[i], width);
+}
+
+static void mix(float *y, const float *p, size_t n, const float *x, size_t ldx, size_t width)
+{
+    size_t i = 0;
+    for (; i + COLUMNS * V <= width; i += COLUMNS * V)
+        mix_columns(y + i, p, n, x + i, ldx, COLUMNS, V);
+    for (; i + V <= width; i += V) mix_columns(y + i, p, n, x + i, ldx, 1, V);
+    if (i < width) mix_columns(y + i, p, n, x + i, ldx, 1, width - i);
+}
+
+/* ---- the gated delta rule ---- */
+
+struct delta {
+    float *S;
+    size_t k, v;
+    const float *decay, *key, *value, *query;
+    float beta;
+    float *out, *d;
+};
 
 /* `vectors` vectors of `width` <= V columns from column j on, both constant but for the last. */
 INLINE void delta_columns(const struct delta *t, size_t j, int vectors, size_t width)
@@ -352,6 +379,24 @@ static void delta_step(float *S, size_t k, size_t v, const float *decay, const f
     for (; j + COLUMNS * V <= v; j += COLUMNS * V) delta_columns(&t, j, COLUMNS, V);
     for (; j + V <= v; j += V) delta_columns(&t, j, 1, V);
     if (j < v) delta_columns(&t, j, 1, v - j);
+}
+
+/* ---- measuring ---- */
+
+/* Twelve chains of multiply-adds: enough for two units of latency five. */
+static inline double spin(size_t rounds)
+{
+    vf a[12], b = vset1(0.999f), c = vset1(0.001f);
+    volatile float sink;
+    float t[V];
+    foreach (i, 12) a[i] = vset1((float)i);
+    for (size_t r = 0; r < rounds; r++)
+        foreach (i, 12) a[i] = vfma(a[i], b, c);
+    foreach (i, 11) a[11] += a[i];
+    vstore(t, a[11]);
+    sink = t[0];
+    (void)sink;
+    return 2.0 * 12 * V * (double)rounds;
 }
 
 #endif

@@ -23,23 +23,42 @@
 struct strip {
     const uint8_t *w[STRIP];
     const uint8_t *scale[STRIP];
+    size_t row_bytes, outputs;
 };
 
-/* Writes columns [first, first + n), n <= BLOCK, to panel[2][HALF][STRIP]: even, then odd ones. */
-typedef void (*widen_fn)(const struct strip *s, size_t first, size_t n, float *panel);
-
-static void widen_f32(const struct strip *s, size_t first, size_t n, float *panel);
-static void widen_bf16(const struct strip *s, size_t first, size_t n, float *panel);
-static void widen_mxfp4(const struct strip *s, size_t first, size_t n, float *panel);
-
+/* Columns [first, first + n), n <= BLOCK, of a strip and the rows to multiply with them. */
 struct tile {
-    const float *panel;
-    size_t n; /* columns */
-    const float *x;
+    const struct strip *s;
+    size_t first, n;
+    float *panel;   /* [2][HALF][STRIP]: even columns, odd columns */
+    const float *x; /* at column `first` */
     size_t ldx;
-    float *y;
+    float *y; /* at the strip's first output */
     size_t ldy;
 };
+
+/* Fill the panel from W. */
+static void widen_f32(const struct tile *t);
+static void widen_bf16(const struct tile *t);
+static void widen_mxfp4(const struct tile *t);
+
+/* Ask for what the next strip has where this one has bytes [at, at + 16) of its rows. The rows lie
+ * behind each other, so both are one piece, which no prefetcher of the CPU sees in the way it is
+ * read. Past the end of W it asks for what is not used. */
+INLINE void fetch_next(const struct strip *s, size_t at)
+{
+    uintptr_t next = (uintptr_t)s->w[0] + STRIP * (s->row_bytes + at);
+    foreach (i, STRIP / 4) __builtin_prefetch((const void *)(next + 64 * (size_t)i));
+}
+
+/* For up to DIRECT_ROWS rows a panel of MXFP4 does not pay: its values are multiplied as they are
+ * decoded. A table without such code leaves DIRECT_ROWS undefined. */
+#ifdef DIRECT_ROWS
+static void direct_mxfp4(const struct tile *t, size_t rows);
+#else
+#define DIRECT_ROWS  0
+#define direct_mxfp4 tile_run
+#endif
 
 #define EACH_ROW(DO) DO(0) DO(1) DO(2) DO(3) DO(4) DO(5) DO(6) DO(7) DO(8) DO(9) DO(10) DO(11)
 #define ZERO(i)      vf a##i = vset1(0.0f), b##i = a##i;
@@ -119,106 +138,136 @@ static void tile_run(const struct tile *t, size_t rows)
     }
 }
 
+typedef void (*tile_fn)(const struct tile *t, size_t rows);
+
 /* A tile whose strip has only n < STRIP outputs to store. */
-static void tile_part(const struct tile *t, size_t rows, size_t n)
+static void tile_part(const struct tile *t, size_t rows, size_t n, tile_fn run)
 {
     float y[TILE_ROWS * STRIP] = {0};
     struct tile p = *t;
     p.y = y;
     p.ldy = STRIP;
     for (size_t r = 0; r < rows; r++) memcpy(y + r * STRIP, t->y + r * t->ldy, n * sizeof *y);
-    tile_run(&p, rows);
+    run(&p, rows);
     for (size_t r = 0; r < rows; r++) memcpy(t->y + r * t->ldy, y + r * STRIP, n * sizeof *y);
 }
 
-/* One panel times rows, in tiles of nearly equal height. */
-static void panel_run(struct tile t, size_t rows, size_t outputs)
+/* All rows, in tiles of nearly equal height. */
+static void block_run(struct tile t, size_t rows, size_t outputs, tile_fn run)
 {
     for (size_t tiles = (rows + TILE_ROWS - 1) / TILE_ROWS; tiles; tiles--) {
         size_t r = (rows + tiles - 1) / tiles;
         if (outputs == STRIP)
-            tile_run(&t, r);
+            run(&t, r);
         else
-            tile_part(&t, r, outputs);
+            tile_part(&t, r, outputs, run);
         t.x += r * t.ldx;
         t.y += r * t.ldy;
         rows -= r;
     }
 }
 
-static void strip_at(struct strip *s, const struct mm *a, size_t row_bytes, size_t o, size_t last)
+static void strip_at(struct strip *s, const struct mm *a, size_t row_bytes, size_t o)
 {
+    s->row_bytes = row_bytes;
+    s->outputs = a->last - o < STRIP ? a->last - o : STRIP;
     for (size_t i = 0; i < STRIP; i++) {
-        size_t at = o + i < last ? o + i : last - 1;
+        size_t at = o + (i < s->outputs ? i : s->outputs - 1);
         s->w[i] = (const uint8_t *)a->w + at * row_bytes;
         s->scale[i] = a->scale ? a->scale + at * (a->cols / 32) : NULL;
     }
 }
 
-static void mm_run(const struct mm *a, size_t row_bytes, widen_fn widen)
+static void mm_run(const struct mm *a, size_t row_bytes, void (*widen)(const struct tile *t))
 {
     float panel[BLOCK * STRIP] __attribute__((aligned(64)));
     struct strip s;
     for (size_t r = 0; r < a->rows; r += ROWS) {
         size_t rows = a->rows - r < ROWS ? a->rows - r : ROWS;
+        bool direct = widen == widen_mxfp4 && rows <= DIRECT_ROWS;
         for (size_t o = a->first; o < a->last; o += STRIP) {
-            size_t outputs = a->last - o < STRIP ? a->last - o : STRIP;
-            float *y = a->y + r * a->ldy + o;
-            for (size_t i = 0; i < rows; i++) memset(y + i * a->ldy, 0, outputs * sizeof *y);
-            strip_at(&s, a, row_bytes, o, a->last);
-            for (size_t k = 0; k < a->cols; k += BLOCK) {
-                size_t n = a->cols - k < BLOCK ? a->cols - k : BLOCK;
-                widen(&s, k, n, panel);
-                panel_run((struct tile){panel, n, a->x + r * a->ldx + k, a->ldx, y, a->ldy}, rows,
-                          outputs);
+            strip_at(&s, a, row_bytes, o);
+            struct tile t = {.s = &s, .panel = panel, .ldx = a->ldx, .ldy = a->ldy};
+            t.y = a->y + r * a->ldy + o;
+            for (size_t i = 0; i < rows; i++) memset(t.y + i * a->ldy, 0, s.outputs * sizeof *t.y);
+            for (t.first = 0; t.first < a->cols; t.first += BLOCK) {
+                t.n = a->cols - t.first < BLOCK ? a->cols - t.first : BLOCK;
+                t.x = a->x + r * a->ldx + t.first;
+                if (!direct) widen(&t);
+                block_run(t, rows, s.outputs, direct ? direct_mxfp4 : tile_run);
             }
         }
     }
 }
 
-/* The widening below takes columns one by one: plain C for tables and ends without better. */
+/* The widening below takes columns [k, t->n) one by one: for tables and ends without better. */
 
-INLINE float *panel_at(float *panel, size_t column)
+INLINE float *panel_at(const struct tile *t, size_t column)
 {
-    return panel + (column % 2 * HALF + column / 2) * STRIP;
+    return t->panel + (column % 2 * HALF + column / 2) * STRIP;
 }
 
-/* Columns [k, n) of those asked for. */
-INLINE void plain_f32(const struct strip *s, size_t first, size_t k, size_t n, float *panel)
+INLINE void plain_f32(const struct tile *t, size_t k)
 {
-    for (; k < n; k++)
+    for (; k < t->n; k++)
         for (size_t i = 0; i < STRIP; i++)
-            memcpy(panel_at(panel, k) + i, s->w[i] + (first + k) * 4, 4);
+            memcpy(panel_at(t, k) + i, t->s->w[i] + (t->first + k) * 4, 4);
 }
 
-INLINE void plain_bf16(const struct strip *s, size_t first, size_t k, size_t n, float *panel)
+INLINE void plain_bf16(const struct tile *t, size_t k)
 {
-    for (; k < n; k++)
+    for (; k < t->n; k++)
         for (size_t i = 0; i < STRIP; i++) {
             uint16_t b;
-            memcpy(&b, s->w[i] + (first + k) * 2, 2);
-            panel_at(panel, k)[i] = bf16_to_f32(b);
+            memcpy(&b, t->s->w[i] + (t->first + k) * 2, 2);
+            panel_at(t, k)[i] = bf16_to_f32(b);
         }
 }
 
-static void mm_f32(const struct mm *a)
+/* The scales of the tile's groups as floats: scale[group][output]. The exponents of four groups of
+ * a row are one dword; each is shifted to where a float has its own, 0 becoming 2^-127. */
+INLINE void widen_scales(const struct tile *t, float scale[BLOCK / 32][STRIP])
+{
+    size_t first = t->first / 32, n = t->n / 32;
+    uint32_t e[2][STRIP] = {0};
+    if (n == BLOCK / 32)
+        foreach (i, STRIP) {
+            memcpy(&e[0][i], t->s->scale[i] + first, 4);
+            memcpy(&e[1][i], t->s->scale[i] + first + 4, 4);
+        }
+    else
+        for (size_t g = 0; g < n; g++)
+            for (size_t i = 0; i < STRIP; i++)
+                e[g / 4][i] |= (uint32_t)t->s->scale[i][first + g] << g % 4 * 8;
+    for (size_t i = 0; i < STRIP; i += V)
+        foreach (g, BLOCK / 32) {
+            vi four, least = (vi)vset1(0x1p-127f);
+            memcpy(&four, &e[g / 4][i], sizeof four);
+            vi f = (g % 4 == 3 ? four >> 1 : four << (23 - g % 4 * 8)) & 0x7f800000;
+            vstore(scale[g] + i, pick(f > least, (vf)f, (vf)least));
+        }
+}
+
+static inline void mm_f32(const struct mm *a)
 {
     mm_run(a, a->cols * 4, widen_f32);
 }
 
-static void mm_bf16(const struct mm *a)
+static inline void mm_bf16(const struct mm *a)
 {
     mm_run(a, a->cols * 2, widen_bf16);
 }
 
-static void mm_mxfp4(const struct mm *a)
+static inline void mm_mxfp4(const struct mm *a)
 {
     mm_run(a, a->cols / 2, widen_mxfp4);
 }
 
-#define KERN_FUNCTIONS(isa)                                                                        \
-    .name = (isa), .mm_f32 = mm_f32, .mm_bf16 = mm_bf16, .mm_mxfp4 = mm_mxfp4, .dot = dot,         \
-    .axpy = axpy, .rms = rms, .softmax = softmax, .situ = situ, .silu = silu, .sigmoid = sigmoid,  \
-    .gelu_tanh = gelu_tanh, .gelu_erf = gelu_erf, .delta_step = delta_step
+#define KERN_ROW_FUNCTIONS                                                                         \
+    .dot = dot, .axpy = axpy, .mix = mix, .rms = rms, .softmax = softmax, .situ = situ,            \
+    .silu = silu, .sigmoid = sigmoid, .gelu_tanh = gelu_tanh, .gelu_erf = gelu_erf,                \
+    .exp = exponential, .delta_step = delta_step
+#define KERN_FUNCTIONS                                                                             \
+    .mm_f32 = mm_f32, .mm_bf16 = mm_bf16, .mm_mxfp4 = mm_mxfp4, .spin = spin, KERN_ROW_FUNCTIONS
 
 #endif

@@ -7,6 +7,8 @@
 #include <stdbool.h>
 
 extern const struct kern kern_avx2_table;
+extern const struct kern kern_avx512_table;
+extern const struct kern kern_amx_table;
 extern const struct kern kern_neon_table;
 
 #endif

@@ -53,6 +53,26 @@ TEST(sums)
     }
 }
 
+/* mix gives the bits of axpy row after row, for every width around the vectors. */
+TEST(mix_is_axpy)
+{
+    enum { N = 7, MOST = 150, LD = MOST + 1 };
+    float x[N * LD], p[N], y[MOST + 1], want[MOST];
+    for (size_t i = 0; i < N * LD; i++) x[i] = test_randf(&seed);
+    for (size_t i = 0; i < N; i++) p[i] = test_randf(&seed);
+    FOR_TABLES(k)
+    {
+        for (size_t width = 0; width <= MOST; width++) {
+            memset(want, 0, sizeof want);
+            for (size_t j = 0; j < N; j++) k->axpy(want, p[j], x + j * LD, width);
+            y[width] = -77;
+            k->mix(y, p, N, x, LD, width);
+            CHECK(!memcmp(y, want, width * sizeof *y));
+            CHECK(y[width] == -77);
+        }
+    }
+}
+
 /* Softmax sums to one, survives large and infinite entries, does nothing to nothing. */
 TEST(softmax)
 {
@@ -78,6 +98,10 @@ TEST(softmax)
 typedef void (*row_fn)(const struct kern *k, float *y, size_t n);
 typedef double (*exact_fn)(double x);
 
+static void r_exp(const struct kern *k, float *y, size_t n)
+{
+    k->exp(y, n);
+}
 static void r_sigmoid(const struct kern *k, float *y, size_t n)
 {
     k->sigmoid(y, n);
@@ -135,6 +159,7 @@ TEST(elementary_functions)
 {
     FOR_TABLES(k)
     {
+        CHECK(worst(k, r_exp, exp, 88) < 2);
         CHECK(worst(k, r_sigmoid, d_sig, 110) < 4);
         CHECK(worst(k, r_silu, d_silu, 87) < 4);
         CHECK(worst(k, r_tanh, tanh, 20) < 4);
@@ -150,6 +175,9 @@ TEST(special_values)
     FOR_TABLES(k)
     {
         float x[6] = {INFINITY, -INFINITY, NAN, 1e30f, -1e30f, -0.0f}, y[6];
+        memcpy(y, x, sizeof x);
+        k->exp(y, 6);
+        CHECK(isinf(y[0]) && y[1] == 0 && isnan(y[2]) && isinf(y[3]) && y[4] == 0 && y[5] == 1);
         memcpy(y, x, sizeof x);
         k->sigmoid(y, 6);
         CHECK(y[0] == 1 && y[1] == 0 && isnan(y[2]) && y[3] == 1 && y[4] == 0 && y[5] == 0.5f);
@@ -188,7 +216,7 @@ TEST(gated_units)
 TEST(place_does_not_show)
 {
     enum { N = 77 };
-    static const row_fn rows[] = {r_sigmoid, r_silu, r_tanh, r_gelu_tanh, r_gelu_erf};
+    static const row_fn rows[] = {r_exp, r_sigmoid, r_silu, r_tanh, r_gelu_tanh, r_gelu_erf};
     FOR_TABLES(k)
     {
         for (size_t f = 0; f < sizeof rows / sizeof *rows; f++) {

@@ -1,0 +1,52 @@
+/* What kern_avx512.c and kern_amx.c share: strips of two vectors of sixteen outputs, twelve rows in
+ * a tile, over AVX-512 F, BW, VL and DQ. */
+#ifndef NS_KERN_ZMM_H
+#define NS_KERN_ZMM_H
+
+#include "src/kern.h"
+
+#include "src/kern_tables.h"
+
+#include <immintrin.h>
+
+#define V           16
+#define TILE_ROWS   12
+#define DIRECT_ROWS 2
+typedef __m512 vf;
+#define vload  _mm512_loadu_ps
+#define vstore _mm512_storeu_ps
+#define vset1  _mm512_set1_ps
+#define vfma   _mm512_fmadd_ps
+
+#include "src/kern_mm.h"
+
+typedef __m512i vb;
+#define low8    _mm512_unpacklo_epi8
+#define high8   _mm512_unpackhi_epi8
+#define low16   _mm512_unpacklo_epi16
+#define high16  _mm512_unpackhi_epi16
+#define low32   _mm512_unpacklo_epi32
+#define high32  _mm512_unpackhi_epi32
+#define look_up _mm512_shuffle_epi8
+
+INLINE __m128i load16(const uint8_t *p)
+{
+    return _mm_loadu_si128((const __m128i *)(const void *)p);
+}
+
+INLINE vb every_lane(const uint8_t *p)
+{
+    return _mm512_broadcast_i32x4(load16(p));
+}
+
+INLINE vb load_lanes(const struct strip *s, size_t i, size_t at)
+{
+    __m512i r = _mm512_castsi128_si512(load16(s->w[i] + at));
+    r = _mm512_inserti32x4(r, load16(s->w[i + 4] + at), 1);
+    r = _mm512_inserti32x4(r, load16(s->w[i + 8] + at), 2);
+    return _mm512_inserti32x4(r, load16(s->w[i + 12] + at), 3);
+}
+
+#include "src/kern_turn.h"
+
+#endif
