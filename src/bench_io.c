@@ -86,6 +86,11 @@ static enum status run_plain(struct plain *p, const struct bench_io_opts *o,
                              struct bench_io_loop *l, uint64_t *at_byte, struct err *e)
 {
     struct pool *pool;
+    uint64_t largest = 0;
+    for (size_t i = 0; i < p->n; i++)
+        if (p->files[i].size > largest) largest = p->files[i].size;
+    /* small files in smaller blocks */
+    while (l->block > OS_DIRECT_ALIGN && l->block * l->threads > largest) l->block /= 2;
     p->block = l->block;
     p->blocks = 0;
     for (size_t i = 0; i < p->n; i++) p->blocks += p->files[i].size / p->block;

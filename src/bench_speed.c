@@ -20,6 +20,7 @@
 #define BLOCK    64   /* outputs of a task, as in moe.c */
 #define MOST_MAC 1e9  /* of one timed call */
 #define VECTORS  256  /* of one task */
+#define STEPS    16   /* of the recurrence in one task */
 
 struct bench {
     const struct bench_speed_opts *o;
@@ -136,7 +137,7 @@ static void delta(const struct vectors *v, float *p)
 {
     size_t n = v->n;
     float *S = p, *row = p + n * n;
-    for (size_t i = 0; i < VECTORS / 16; i++)
+    for (size_t i = 0; i < STEPS; i++)
         v->b->o->compute.kern->delta_step(S, n, n, row, row + n, row + 2 * n, 0.5f, row + 3 * n,
                                           row + 4 * n, row + 5 * n);
 }
@@ -205,8 +206,8 @@ static enum status time_vectors(const struct bench *b, struct plan_speed *s, str
     s->gate_values_s = (double)v.n * VECTORS * threads / bench_clock_time(run_vectors, &v, SECONDS);
     v.what = DELTA;
     v.n = n;
-    s->delta_flop_s = 7.0 * (double)(n * n) * (double)VECTORS / 16 * threads /
-                      bench_clock_time(run_vectors, &v, SECONDS);
+    s->delta_flop_s =
+        7.0 * (double)(n * n) * STEPS * threads / bench_clock_time(run_vectors, &v, SECONDS);
     s->join_s = bench_clock_time(run_nothing, b->o->compute.pool, SECONDS) / 64;
     mem_free(b->o->mem, v.at);
     return OK;
