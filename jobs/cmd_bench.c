@@ -96,26 +96,26 @@ bool cmd_bench_left_out(struct cmd_bench *b, const char *what, enum status *rc, 
 
 struct bench_run_opts cmd_bench_run_opts(const struct cmd_bench *b)
 {
-    return (struct bench_run_opts){.model_dir = b->m->dir,
+    return (struct bench_run_opts){.model_dir = b->m.dir,
                                    .compute = b->compute,
                                    .direct_io = !b->o->no_direct_io,
                                    .ram_bytes = b->ram,
-                                   .model = &b->m->sizes,
-                                   .speed = &b->m->speed,
+                                   .model = &b->m.sizes,
+                                   .speed = &b->m.speed,
                                    .seconds = b->seconds};
 }
 
 enum status cmd_bench_machine(struct cmd_bench *b, struct err *e)
 {
     (void)e;
-    const struct plan_speed *s = &b->m->speed;
+    const struct plan_speed *s = &b->m.speed;
     char size[24], disk[48];
     snprintf(size, sizeof size, "%.2f", (double)b->ram * 1e-9);
     snprintf(disk, sizeof disk, "%.0f %s", s->read_bytes_s * 1e-6,
              b->o->no_direct_io ? "buffered" : "direct");
     cmd_bench_row(b,
-                  (struct bench_value[]){{.name = "kernels", .text = b->m->kern->name},
-                                         {.name = "threads", b->m->threads},
+                  (struct bench_value[]){{.name = "kernels", .text = b->m.kern->name},
+                                         {.name = "threads", b->m.threads},
                                          {.name = "GB RAM", .text = size},
                                          {.name = "disk MB/s", .text = disk},
                                          {.name = "memory GB/s", s->memory_bytes_s * 1e-9, 1},
@@ -163,17 +163,16 @@ static enum status run_sections(struct cmd_bench *b, const bool wanted[N_SECTION
 
 static enum status with_model(struct cmd_bench *b, const bool wanted[N_SECTIONS], struct err *e)
 {
-    struct cmd_model m;
-    enum status rc = cmd_model_begin(&m, b->o, e);
+    struct cmd_model *m = &b->m;
+    enum status rc = cmd_model_begin(m, b->o, e);
     if (rc) return rc;
-    b->m = &m;
-    rc = plan_model_load(&m.sizes, &m.config, m.dir, e);
-    if (!rc) rc = cmd_speed_take(&m, b->o, NULL, e);
-    b->compute = (struct compute){.kern = m.kern, .bf16 = b->o->activations == ACTIVATIONS_BF16};
-    if (!rc) rc = pool_open(&b->compute.pool, m.threads, e);
+    rc = plan_model_load(&m->sizes, &m->config, m->dir, e);
+    if (!rc) rc = cmd_speed_take(m, b->o, NULL, e);
+    b->compute = (struct compute){.kern = m->kern, .bf16 = b->o->activations == ACTIVATIONS_BF16};
+    if (!rc) rc = pool_open(&b->compute.pool, m->threads, e);
     if (!rc) rc = run_sections(b, wanted, e);
     if (b->compute.pool) pool_close(b->compute.pool);
-    cmd_model_close(&m);
+    cmd_model_close(m);
     return rc;
 }
 

@@ -23,7 +23,7 @@
 
 struct cmd_bench {
     const struct cmd_options *o;
-    struct cmd_model *m;
+    struct cmd_model m;
     struct compute compute;
     uint64_t ram;
     double seconds;                /* of a figure, about */

@@ -38,7 +38,7 @@ static enum status product(const struct kernels *k, const struct kern *kern, dou
 static enum status all_rows(const struct kernels *k, const struct kern *kern, struct err *e)
 {
     static const size_t rows[] = {1, 4, 16, 64, 256, 1024};
-    const struct config *c = &k->b->m->config;
+    const struct config *c = &k->b->m.config;
     const struct bench_kern_product kinds[] = {
         {DT_MXFP4, c->expert_width, c->latent ? c->latent : c->hidden, 0},
         {DT_BF16, c->hidden, c->hidden, 0},
@@ -58,7 +58,7 @@ enum status cmd_bench_kern(struct cmd_bench *b, struct err *e)
 {
     const struct kern *all[8];
     struct kernels k = {.b = b};
-    const struct config *c = &b->m->config;
+    const struct config *c = &b->m.config;
     uint32_t inner = c->latent ? c->latent : c->hidden;
     struct bench_kern_opts o = {.mem = &k.mem, .pool = b->compute.pool, .max_rows = MOST_ROWS};
     o.weight_bytes = b->ram / 4 < WEIGHT_BYTES ? b->ram / 4 : WEIGHT_BYTES;
@@ -69,7 +69,7 @@ enum status cmd_bench_kern(struct cmd_bench *b, struct err *e)
     if (!rc) k.memory = bench_kern_memory(k.k);
     size_t n = kern_all(all, 8);
     for (size_t i = 0; i < n && !rc; i++)
-        if (!b->o->isa || all[i] == b->m->kern) rc = all_rows(&k, all[i], e);
+        if (!b->o->isa || all[i] == b->m.kern) rc = all_rows(&k, all[i], e);
     bench_kern_close(k.k);
     mem_close(&k.mem);
     return rc;

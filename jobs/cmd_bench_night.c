@@ -84,7 +84,7 @@ static bool is_plain(const char *text, size_t n)
 /* Words of the vocabulary that stay one token each beside one another. */
 static enum status make_question(struct captions *c, struct err *e)
 {
-    const struct tok *t = c->b->m->tok;
+    const struct tok *t = c->b->m.tok;
     enum status rc = OK;
     size_t words = 0;
     for (int32_t id = 0; (uint32_t)id < tok_vocab(t) && words < WORDS && !rc; id++) {
@@ -192,7 +192,7 @@ static enum status fit_jobs(const struct captions *c, uint64_t sequences, uint64
     struct cmd_model m;
     enum status rc = cmd_model_begin(&m, &o, e);
     if (rc) return rc;
-    m.speed = c->b->m->speed;
+    m.speed = c->b->m.speed;
     double cells = SIDE / (double)(m.processor.patch * m.processor.merge);
     struct measure need = {.jobs = *jobs, .images = *jobs};
     need.picture_rows = (uint64_t)(cells * cells + 0.5);
@@ -276,7 +276,7 @@ enum status cmd_bench_captions(struct cmd_bench *b, struct err *e)
 {
     struct captions c = {.b = b};
     const char *tmp = getenv("TMPDIR");
-    if (!b->m->has_vision) {
+    if (!b->m.has_vision) {
         cmd_bench_skip(b, "captions", "the model takes no pictures");
         return OK;
     }

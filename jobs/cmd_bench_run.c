@@ -15,7 +15,7 @@ static double megabytes(double bytes)
 static void decode_row(struct cmd_bench *b, const struct bench_run_load *l,
                        const struct bench_run_result *r)
 {
-    double each = (double)b->m->sizes.expert_bytes;
+    double each = (double)b->m.sizes.expert_bytes;
     double token = r->fetches * each / r->rows, over = r->needed > 0 ? r->read / r->needed : 1;
     cmd_bench_row(b,
                   (struct bench_value[]){
@@ -24,7 +24,7 @@ static void decode_row(struct cmd_bench *b, const struct bench_run_load *l,
                       {.name = "layers kept", (double)r->plan.pinned_layers},
                       {.name = "experts/sweep", r->uses, 1},
                       {.name = "rows/expert",
-                       r->rows * b->m->config.top_k * config_moe_layers(&b->m->config) / r->uses,
+                       r->rows * b->m.config.top_k * config_moe_layers(&b->m.config) / r->uses,
                        2},
                       {.name = "read/sweep", r->fetches, 1},
                       {.name = "MB/token", megabytes(token), 2},
@@ -47,7 +47,7 @@ enum status cmd_bench_decode(struct cmd_bench *b, struct err *e)
     struct bench_run_opts o = cmd_bench_run_opts(b);
     struct bench_run_result r;
     char what[64];
-    if (!b->m->sizes.expert_count) {
+    if (!b->m.sizes.expert_count) {
         cmd_bench_skip(b, "decode", "the model has no routed experts");
         return OK;
     }
@@ -104,10 +104,10 @@ static enum status arithmetic(const struct cmd_bench *b, const struct bench_run_
     struct bench_run_opts o = cmd_bench_run_opts(b);
     struct bench_run_load l = *load;
     struct bench_run_result r;
-    uint64_t all = os_ram_bytes(), need = b->m->sizes.global_bytes + HEAD_ROOM;
-    for (unsigned i = 0; i < b->m->config.layers; i++) need += b->m->sizes.layer_bytes[i];
-    need += b->m->sizes.expert_count * b->m->sizes.expert_slot_bytes;
-    need += (l.sequences + 8) * config_state_bytes(&b->m->config) + HEAD_ROOM;
+    uint64_t all = os_ram_bytes(), need = b->m.sizes.global_bytes + HEAD_ROOM;
+    for (unsigned i = 0; i < b->m.config.layers; i++) need += b->m.sizes.layer_bytes[i];
+    need += b->m.sizes.expert_count * b->m.sizes.expert_slot_bytes;
+    need += (l.sequences + 8) * config_state_bytes(&b->m.config) + HEAD_ROOM;
     if (need > all - all / 4)
         return err_set(e, E_BUDGET, "arithmetic alone needs the whole model in memory, %.1f GB",
                        (double)need * 1e-9);
@@ -155,7 +155,7 @@ enum status cmd_bench_overlap(struct cmd_bench *b, struct err *e)
         {"prefill 64", {.rows = 64, .cached = 0.1}},
         {"prefill 512", {.rows = 512, .cached = 0.1}},
     };
-    if (!b->m->sizes.expert_count) {
+    if (!b->m.sizes.expert_count) {
         cmd_bench_skip(b, "overlap", "the model has no routed experts");
         return OK;
     }

@@ -13,8 +13,8 @@ static enum status picture(struct cmd_bench *b, struct bench_vit *v, const unsig
     char what[40], part[24];
     unsigned patches = grid[0] * grid[1];
     snprintf(what, sizeof what, "%u patches", patches);
-    if ((grid[0] > grid[1] ? grid[0] : grid[1]) > b->m->processor.side_limit ||
-        patches > b->m->processor.in_patch_limit) {
+    if ((grid[0] > grid[1] ? grid[0] : grid[1]) > b->m.processor.side_limit ||
+        patches > b->m.processor.in_patch_limit) {
         cmd_bench_skip(b, what, "larger than the model takes");
         return OK;
     }
@@ -44,7 +44,7 @@ static enum status peak_of(const struct cmd_bench *b, double *peak, struct err *
     o.max_rows = 1;
     o.max_cols = 64;
     enum status rc = bench_kern_open(&k, &o, e);
-    if (!rc) *peak = bench_kern_peak(k, b->m->kern);
+    if (!rc) *peak = bench_kern_peak(k, b->m.kern);
     bench_kern_close(k);
     mem_close(&mem);
     return rc;
@@ -56,12 +56,12 @@ enum status cmd_bench_vit(struct cmd_bench *b, struct err *e)
     struct mem mem;
     struct bench_vit *v = NULL;
     double peak = 0;
-    if (!b->m->has_vision) {
+    if (!b->m.has_vision) {
         cmd_bench_skip(b, "pictures", "the model takes none");
         return OK;
     }
     mem_init(&mem, b->ram);
-    struct bench_vit_opts o = {b->m->dir, &mem, b->compute};
+    struct bench_vit_opts o = {b->m.dir, &mem, b->compute};
     enum status rc = peak_of(b, &peak, e);
     if (!rc) rc = bench_vit_open(&v, &o, e);
     if (rc) cmd_bench_left_out(b, "the tower", &rc, e);

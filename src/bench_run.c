@@ -133,7 +133,8 @@ static enum status warm_up(struct run *r, double most_s, struct err *e)
         enum status rc = sweep(r, &s, e);
         if (rc) return rc;
         all += s;
-        if (n == 0 && s * (WARM_SWEEPS + LEAST_SWEEPS) > most_s)
+        /* the first one has the prompts */
+        if (n == 1 && s * (WARM_SWEEPS + LEAST_SWEEPS) > most_s)
             return err_set(e, E_STOPPED, "a sweep takes %.2g s", s);
     }
     return OK;

@@ -13,7 +13,6 @@
 #include <string.h>
 
 #define MIB      ((uint64_t)1 << 20)
-#define READERS  4
 #define SLOTS    32
 #define SECONDS  0.03 /* a figure */
 #define READ_S   0.4  /* the disk */
@@ -227,12 +226,14 @@ static enum status read_experts(struct bench *b, double *bytes_s, struct err *e)
                               .seconds = READ_S};
     s->slot_bytes = expert_slot_bytes(b->io);
     s->n = b->o->most_bytes / 2 / s->slot_bytes;
-    s->n = s->n > SLOTS ? SLOTS : s->n < READERS ? READERS : s->n / READERS * READERS;
+    s->n = s->n > SLOTS              ? SLOTS
+           : s->n < BENCH_IO_READERS ? BENCH_IO_READERS
+                                     : s->n / BENCH_IO_READERS * BENCH_IO_READERS;
     enum status rc = mem_alloc_aligned(b->o->mem, &s->slots, s->n * s->slot_bytes, OS_DIRECT_ALIGN,
                                        "experts", e);
     if (!rc) rc = mem_array(b->o->mem, &s->at, s->n, sizeof *s->at, "experts", e);
     if (!rc) rc = mem_array(b->o->mem, &s->keys, s->n, sizeof *s->keys, "experts", e);
-    return rc ? rc : bench_io_experts(&o, READERS, s, bytes_s, e);
+    return rc ? rc : bench_io_experts(&o, s, bytes_s, e);
 }
 
 static void expert_parts(struct bench *b)
