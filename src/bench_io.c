@@ -192,7 +192,7 @@ struct some {
     const struct bench_io_opts *o;
     struct bench_io_slots *s;
     const uint32_t *keys;
-    size_t n_keys, per_thread;
+    size_t n_keys, begin, per_thread;
     size_t *turn; /* [BENCH_IO_READERS] */
 };
 
@@ -200,7 +200,7 @@ static void read_into(struct some *m, size_t slot, size_t nth)
 {
     struct bench_io_slots *s = m->s;
     struct err e;
-    s->keys[slot] = m->keys[nth * STRIDE % m->n_keys];
+    s->keys[slot] = m->keys[(m->begin + nth) * STRIDE % m->n_keys];
     if (expert_io_fetch((void *)(uintptr_t)m->o->io, s->keys[slot], s->slots + slot * s->slot_bytes,
                         &s->at[slot], &e))
         loop_fail(&m->loop, &e);
@@ -247,6 +247,7 @@ enum status bench_io_experts(const struct bench_io_opts *o, struct bench_io_slot
     struct some m = {.o = o, .s = s};
     uint32_t *keys = all_keys(o, &m.n_keys);
     m.keys = keys;
+    m.begin = (size_t)os_unix_time() * 4;
     m.per_thread = s->n / BENCH_IO_READERS;
     m.turn = calloc(BENCH_IO_READERS, sizeof *m.turn);
     enum status rc = OK;

@@ -27,7 +27,8 @@ struct bench_io_opts {
     bool direct;     /* as the files were opened */
     double seconds;  /* for each figure, about */
     uint64_t *place; /* where the last loop ended, bytes of all files; each goes on there, so that
-                        what some cache below the file system still holds is not read again */
+                        what some cache below the file system still holds is not read again. NULL:
+                        for bench_io_experts, which begins anywhere */
 };
 
 /* The loops to try. */
