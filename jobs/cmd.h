@@ -48,7 +48,8 @@ enum exit_code {
     X(CMD_MERGE, merge, "QUEUE.db...", "results of shards as one file; says what is missing")      \
     X(CMD_VERIFY, verify, "[OUT.jsonl...]", "is a queue whole, and do exports match?")             \
     X(CMD_PLAN, plan, "", "how memory would be shared out")                                        \
-    X(CMD_INFO, info, "", "what a model is, and whether its files are whole")
+    X(CMD_INFO, info, "", "what a model is, and whether its files are whole")                      \
+    X(CMD_BENCH, bench, "", "measured figures of this machine, beside its limits")
 
 /* One bit per command, listed or not, for the options' "which commands take it". */
 enum cmd_bit {
@@ -136,6 +137,10 @@ struct cmd_options {
     uint64_t cache_experts;       /* --cache-experts N */
     double cache_experts_percent; /* --cache-experts P% */
     bool no_direct_io;
+
+    struct cmd_list only;  /* bench: sections */
+    const char *cache_sim; /* bench: a file of recorded routes */
+    double seconds;        /* bench: for each figure, about */
     uint64_t context;
     bool no_drafts;        /* --draft off */
     uint64_t draft_tokens; /* --draft N; 0: adapt */

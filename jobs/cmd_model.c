@@ -5,6 +5,7 @@
 #include "jobs/model_id.h"
 #include "jobs/progress.h"
 #include "src/os.h"
+#include "src/plan_text.h"
 #include "vision/patch.h"
 
 #include <stdio.h>
@@ -83,17 +84,20 @@ static uint64_t picture_bytes(const struct cmd_model *m, const struct plan_reque
 }
 
 /* What is held beside the engine: encoded pictures that wait, one being decoded, stacks. */
-static enum status ask_for_pictures(struct cmd_model *m, struct plan_request *r, uint64_t images,
-                                    struct err *e)
+static enum status ask_for_pictures(struct cmd_model *m, struct plan_request *r,
+                                    const struct measure *need, struct err *e)
 {
     r->jobs_bytes = 4 * MIB + m->threads * STACK_BYTES / 2;
     r->jobs_bytes += affinity_bytes(&m->config);
-    if (!m->has_vision || images == 0) return OK;
-    uint64_t rows = (uint64_t)cmd_model_image_rows(m) * m->config.hidden * sizeof(float);
+    if (!m->has_vision || need->images == 0) return OK;
+    uint64_t cell = m->processor.merge * m->processor.merge;
+    uint64_t most = need->unknown ? cmd_model_image_rows(m) : need->picture_rows;
+    uint64_t rows = most * m->config.hidden * sizeof(float);
+    r->vision_patches = (double)cell;
     m->store_bytes = between(2 * rows, r->ram_bytes / 50, 64 * rows);
     /* One picture more than the store's limit is being encoded. */
     r->jobs_bytes += m->store_bytes + rows;
-    return vision_bytes(m->dir, patches(m), &r->vision_weights, &r->vision_scratch, e);
+    return vision_bytes(m->dir, most * cell, &r->vision_weights, &r->vision_scratch, e);
 }
 
 static size_t cache_slots(const struct cmd_model *m, const struct cmd_options *o)
@@ -125,6 +129,13 @@ static enum status plan_within(struct cmd_model *m, struct plan_request *r, uint
     }
 }
 
+static void expect(struct cmd_model *m)
+{
+    struct forecast f;
+    forecast_init(&f, &m->sizes, &m->plan, &m->speed);
+    forecast_night(&f, &m->mix, &m->night);
+}
+
 enum status cmd_model_plan(struct cmd_model *m, const struct cmd_options *o,
                            const struct measure *need, struct err *e)
 {
@@ -137,14 +148,18 @@ enum status cmd_model_plan(struct cmd_model *m, const struct cmd_options *o,
         .prefill_rows = (size_t)o->prefill_rows,
         .context = (size_t)(o->context ? o->context : need->context),
         .no_drafts = o->no_drafts,
+        .speed = &m->speed,
+        .mix = need->mix,
     };
-    if (need->jobs && (r.max_sequences == 0 || r.max_sequences > need->jobs) && need->jobs < 32)
-        r.max_sequences = (size_t)need->jobs;
+    m->mix = need->mix;
+    if (!(m->speed.read_bytes_s > 0)) plan_speed_guess(&m->speed, m->threads);
     enum status rc = plan_model_load(&m->sizes, &m->config, m->dir, e);
-    if (!rc) rc = ask_for_pictures(m, &r, need->images, e);
+    if (!rc) rc = ask_for_pictures(m, &r, need, e);
     if (rc) return rc;
     r.expert_slots = cache_slots(m, o);
-    return plan_within(m, &r, picture_bytes(m, &r, need), e);
+    rc = plan_within(m, &r, picture_bytes(m, &r, need), e);
+    if (!rc) expect(m);
+    return rc;
 }
 
 static enum status load_vision(struct cmd_model *m, const struct compute *c, struct err *e)
@@ -194,69 +209,12 @@ void cmd_model_close(struct cmd_model *m)
     *m = (struct cmd_model){0};
 }
 
-static void print_share(const char *name, uint64_t bytes, const char *note)
+enum status cmd_print_plan(const struct cmd_model *m, bool json, struct err *e)
 {
-    char text[24];
-    progress_bytes(text, sizeof text, (double)bytes);
-    printf("%-22s%10s  %s\n", name, text, note);
-}
-
-static void print_shares(const struct cmd_model *m)
-{
-    const struct plan *p = &m->plan;
-    char note[96];
-    print_share("budget (--ram)", p->ram_bytes, "");
-    snprintf(note, sizeof note, "%zu x %.1f MB, up to %zu rows each", p->sequences,
-             (double)p->sequence_bytes / 1e6, p->context);
-    print_share("sequences", p->sequences * p->sequence_bytes, note);
-    snprintf(note, sizeof note, "%zu prompt rows and %zu drafts a sweep", p->prefill_rows,
-             p->draft_rows);
-    print_share("rows of a sweep", p->rows_bytes + p->draft_bytes, note);
-    print_share("embedding, head", p->global_bytes, "");
-    snprintf(note, sizeof note, "%zu of %u layers", p->pinned_layers, m->config.layers);
-    print_share("layers kept", p->pinned_bytes, note);
-    if (p->stream_bytes) print_share("layers streamed", p->stream_bytes, "one at a time");
-    snprintf(note, sizeof note, "%zu of %llu, %.2f MB each", p->expert_slots,
-             (unsigned long long)m->sizes.expert_count, (double)p->slot_bytes / 1e6);
-    print_share("experts cached", p->cache_bytes, note);
-    print_share("shared beginnings", p->prefix_bytes, "");
-    print_share("vision", p->vision_bytes, "");
-    print_share("jobs, pictures", p->jobs_bytes, "");
-    print_share("reserve", p->reserve_bytes, "code, stacks, libraries");
-    print_share("in all", p->total_bytes, "");
-    print_share("least that works", p->floor_bytes, "");
-}
-
-static void print_json(const struct cmd_model *m)
-{
-    const struct plan *p = &m->plan;
-    const struct {
-        const char *name;
-        uint64_t value;
-    } fields[] = {
-        {"ram_bytes", p->ram_bytes},       {"total_bytes", p->total_bytes},
-        {"floor_bytes", p->floor_bytes},   {"sequences", p->sequences},
-        {"context", p->context},           {"sequence_bytes", p->sequence_bytes},
-        {"prefill_rows", p->prefill_rows}, {"draft_rows", p->draft_rows},
-        {"rows_bytes", p->rows_bytes},     {"draft_bytes", p->draft_bytes},
-        {"global_bytes", p->global_bytes}, {"pinned_layers", p->pinned_layers},
-        {"pinned_bytes", p->pinned_bytes}, {"stream_bytes", p->stream_bytes},
-        {"expert_slots", p->expert_slots}, {"experts", m->sizes.expert_count},
-        {"slot_bytes", p->slot_bytes},     {"cache_bytes", p->cache_bytes},
-        {"prefix_bytes", p->prefix_bytes}, {"vision_bytes", p->vision_bytes},
-        {"jobs_bytes", p->jobs_bytes},     {"reserve_bytes", p->reserve_bytes},
-        {"threads", m->threads},
-    };
-    printf("{");
-    for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
-        printf("%s\"%s\":%llu", i ? "," : "", fields[i].name, (unsigned long long)fields[i].value);
-    printf("}\n");
-}
-
-void cmd_print_plan(const struct cmd_model *m, bool json)
-{
-    if (json)
-        print_json(m);
-    else
-        print_shares(m);
+    struct buf b = {0};
+    enum status rc = json ? plan_text_json(&b, &m->plan, &m->sizes, &m->night, e)
+                          : plan_text(&b, &m->plan, &m->sizes, &m->night, e);
+    if (!rc) printf("%s%s", b.data, json ? "\n" : "");
+    buf_free(&b);
+    return rc;
 }

@@ -6,6 +6,7 @@
 #include "jobs/cmd.h"
 #include "jobs/measure.h"
 #include "src/engine.h"
+#include "src/forecast.h"
 #include "vision/vision.h"
 
 struct cmd_model {
@@ -22,8 +23,11 @@ struct cmd_model {
     const struct kern *kern;
     unsigned threads;
     struct plan_model sizes;
+    struct plan_speed speed; /* cmd_speed.h; all zero: not measured */
     struct plan plan;
-    uint64_t store_bytes;   /* for encoded pictures that wait */
+    struct plan_mix mix;
+    struct forecast_night night; /* what the plan is expected to do */
+    uint64_t store_bytes;        /* for encoded pictures that wait */
     uint64_t short_of;      /* rows of the longest job when memory has no room for it; else 0 */
     uint64_t short_picture; /* bytes left to decode a picture, when some needs more; else 0 */
 
@@ -53,6 +57,6 @@ unsigned cmd_model_image_rows(const struct cmd_model *m);
 /* --ram, or what this machine or its cgroup has less an eighth. */
 uint64_t cmd_ram(const struct cmd_options *o);
 /* The shares of a plan, one a line. */
-void cmd_print_plan(const struct cmd_model *m, bool json);
+enum status cmd_print_plan(const struct cmd_model *m, bool json, struct err *e);
 
 #endif

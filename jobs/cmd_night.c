@@ -1,6 +1,7 @@
 /* Working a queue on behalf of run and work: settings, memory, the pipeline, progress, the end. */
 #include "jobs/cmd_order.h"
 #include "jobs/cmd_queue.h"
+#include "jobs/cmd_speed.h"
 
 #include "jobs/pipeline.h"
 #include "jobs/progress.h"
@@ -203,6 +204,23 @@ static enum status tell_counts(const struct night *n, const struct queue_counts 
     return rc;
 }
 
+/* What was expected beside what came of it. */
+static void tell_forecast(const struct night *n)
+{
+    const struct pipeline_report *r = &n->report;
+    const struct engine_stats *g = &r->engine;
+    double tokens = (double)g->tokens, bytes = (double)(g->expert_bytes + g->trunk_bytes);
+    char expected[24], read[24];
+    if (!g->tokens || r->seconds <= 0) return;
+    progress_bytes(expected, sizeof expected, n->m->night.bytes_per_token);
+    progress_bytes(read, sizeof read, bytes / tokens);
+    fprintf(stderr,
+            "expected %.3g tokens a second, %s read for each, %.0f jobs an hour; it was %.3g, %s, "
+            "%.0f\n",
+            n->m->night.tokens_s, expected, n->m->night.jobs_per_hour, tokens / r->seconds, read,
+            (double)r->done / r->seconds * 3600);
+}
+
 /* What this run did, beside what was planned. */
 static void tell_work(const struct night *n)
 {
@@ -225,6 +243,7 @@ static void tell_work(const struct night *n)
     fprintf(stderr, "; %llu sweeps, %s read; peak memory %s of %s\n", (unsigned long long)g->sweeps,
             read, peak, budget);
     cmd_tell_order(r);
+    tell_forecast(n);
 }
 
 static enum status end_run(struct night *n, int code, struct err *e)
@@ -245,6 +264,7 @@ static enum status end_run(struct night *n, int code, struct err *e)
 static enum status prepare(struct night *n, const struct measure *need, struct err *e)
 {
     enum status rc = check_settings(n, e);
+    if (!rc) rc = cmd_speed_take(n->m, n->o, n->q->db, e);
     if (!rc) rc = cmd_model_plan(n->m, n->o, need, e);
     if (rc) return rc;
     if (n->m->short_of && !n->o->quiet)
@@ -275,6 +295,8 @@ enum status cmd_night(struct cmd_queue *q, const struct cmd_options *o, struct c
     if (!rc && need.jobs) {
         rc = prepare(&n, &need, e);
         if (!rc) rc = work(&n, e);
+        struct cmd_speed_run run = {&n.report.engine, n.report.seconds, n.report.done};
+        if (!rc) rc = cmd_speed_learn(m, o, q->db, &run, e);
     }
     if (!rc) rc = queue_counts(q->db, &c, e);
     if (!rc) *code = exit_code(&n, &c);

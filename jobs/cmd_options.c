@@ -120,7 +120,7 @@ const struct cmd_option cmd_table[] = {
      FLAG(fresh)},
     {"allow-model-change", 0, NULL, "go on although model or settings are not those of the queue",
      WORKERS, FLAG(allow_model_change)},
-    {"max-jobs", 0, "N", "stop after so many jobs", WORKERS, COUNT(max_jobs, 1)},
+    {"max-jobs", 0, "N", "stop after so many jobs", WORKERS | CMD_BENCH, COUNT(max_jobs, 1)},
     {"deadline", 0, "WHEN", "stop by then: 06:30, 2026-01-31T06:30, or 8h from now", WORKERS,
      OWN(cmd_read_deadline)},
     {"halt", 0, "HOW", "soon,fail=N or now,fail=N (or P%): stop when so many jobs failed; never",
@@ -136,6 +136,14 @@ const struct cmd_option cmd_table[] = {
     {"progress", 0, "HOW", "how progress is shown", WORKERS | CMD_ADD | CMD_MERGE,
      CHOICE(progress, "auto|tty|plain|json|none")},
     {"eta", 0, NULL, "show when it will be done", WORKERS | CMD_STATUS, FLAG(eta)},
+    {"only", 0, "SECTION",
+     "only this: machine, kern, vit, disk, overlap, decode, prefill, captions, cache; repeatable",
+     CMD_BENCH, OWN(cmd_read_only)},
+    {"seconds", 0, "TIME",
+     "for each figure, about (default 3s); what would take 20 times as long is left out", CMD_BENCH,
+     SECONDS(seconds)},
+    {"cache-sim", 0, "FILE", "replay recorded routes through cache policies", CMD_BENCH,
+     TEXT(cache_sim)},
     {"json", 0, NULL, "JSON, one object a line", REPORTS, FLAG(json)},
     {"quiet", 'q', NULL, "only errors", CMD_ALL, FLAG(quiet)},
     {0},
@@ -267,6 +275,7 @@ void cmd_options_free(struct cmd_options *o)
     for (size_t i = 0; i < o->images.n_maps; i++) free((char *)(uintptr_t)o->maps[i].from);
     free(o->maps);
     free(o->stops.at);
+    free(o->only.at);
     free(o->operands.at);
     *o = (struct cmd_options){0};
 }

@@ -45,6 +45,7 @@ enum status cmd_read_draft(struct cmd_options *o, const char *value, struct err 
 enum status cmd_read_effort(struct cmd_options *o, const char *value, struct err *e);
 enum status cmd_read_stop(struct cmd_options *o, const char *value, struct err *e);
 enum status cmd_read_map(struct cmd_options *o, const char *value, struct err *e);
+enum status cmd_read_only(struct cmd_options *o, const char *value, struct err *e);
 enum status cmd_read_input(struct cmd_options *o, const char *value, struct err *e);
 
 enum status cmd_list_add(struct cmd_list *l, const char *text, struct err *e);

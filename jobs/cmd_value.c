@@ -339,3 +339,8 @@ enum status cmd_read_input(struct cmd_options *o, const char *value, struct err 
 {
     return cmd_list_add(&o->operands, value, e);
 }
+
+enum status cmd_read_only(struct cmd_options *o, const char *value, struct err *e)
+{
+    return cmd_list_add(&o->only, value, e);
+}

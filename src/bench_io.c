@@ -1,6 +1,4 @@
-/* Reading loops of the disk figures. Each goes on where the one before stopped, so that what some
- * cache below the file system still holds is not read again. Errors of a reading thread end its
- * loop. */
+/* Reading loops of the disk figures. Errors of a reading thread end its loop. */
 #include "src/bench_io.h"
 
 #include "src/expert_cache.h"
@@ -13,7 +11,7 @@
 #define MIB    ((size_t)1 << 20)
 #define STRIDE 7919 /* from one expert to the next: all over the files */
 
-static const struct bench_io_loop table[BENCH_IO_LOOPS] = {
+const struct bench_io_loop bench_io_loops[BENCH_IO_LOOPS] = {
     {1, 4 * MIB, 0}, {1, 16 * MIB, 0}, {2, 4 * MIB, 0},
     {4, 1 * MIB, 0}, {4, 4 * MIB, 0},  {8, 4 * MIB, 0},
 };
@@ -82,15 +80,23 @@ static void plain_task(void *ctx, size_t task, unsigned thread)
     atomic_fetch_add(&p->loop.bytes, p->block);
 }
 
+static void size_up(struct plain *p, struct bench_io_loop *l)
+{
+    uint64_t largest = 0;
+    for (size_t i = 0; i < p->n; i++)
+        if (p->files[i].size > largest) largest = p->files[i].size;
+    while (l->block > OS_DIRECT_ALIGN && l->block * l->threads > largest) l->block /= 2;
+    p->block = l->block;
+    for (size_t i = 0; i < p->n; i++) p->blocks += p->files[i].size / p->block;
+}
+
 static enum status run_plain(struct plain *p, const struct bench_io_opts *o,
-                             struct bench_io_loop *l, uint64_t *at_byte, struct err *e)
+                             struct bench_io_loop *l, struct err *e)
 {
     struct pool *pool;
-    p->block = l->block;
-    p->blocks = 0;
-    for (size_t i = 0; i < p->n; i++) p->blocks += p->files[i].size / p->block;
-    if (p->blocks < l->threads) return OK; /* files too small for this one */
-    p->first = (size_t)(*at_byte / p->block);
+    size_up(p, l);
+    if (p->blocks == 0) return err_set(e, E_MODEL, "the model's files are smaller than a block");
+    p->first = (size_t)(*o->place / p->block);
     enum status rc = pool_open(&pool, l->threads, e);
     if (rc) return rc;
     rc = mem_alloc_aligned(o->mem, &p->buffers, l->threads * l->block, OS_DIRECT_ALIGN, "buffers",
@@ -100,7 +106,7 @@ static enum status run_plain(struct plain *p, const struct bench_io_opts *o,
         double since = os_now();
         pool_run(pool, p->blocks, plain_task, p);
         l->bytes_s = (double)p->loop.bytes / (os_now() - since);
-        *at_byte += p->loop.bytes;
+        *o->place += p->loop.bytes;
         rc = loop_end(&p->loop, e);
     }
     mem_free(o->mem, p->buffers);
@@ -122,41 +128,35 @@ static enum status open_files(struct plain *p, const struct bench_io_opts *o, st
     return OK;
 }
 
-enum status bench_io_plain(const struct bench_io_opts *o,
-                           struct bench_io_loop loops[BENCH_IO_LOOPS], struct bench_io_loop *best,
-                           struct err *e)
+enum status bench_io_plain(const struct bench_io_opts *o, struct bench_io_loop *l, struct err *e)
 {
     struct plain p = {0};
-    uint64_t at = 0;
     enum status rc = open_files(&p, o, e);
-    *best = (struct bench_io_loop){0};
-    for (size_t i = 0; i < BENCH_IO_LOOPS && !rc; i++) {
-        loops[i] = table[i];
-        rc = run_plain(&p, o, &loops[i], &at, e);
-        if (loops[i].bytes_s > best->bytes_s) *best = loops[i];
-    }
+    if (!rc) rc = run_plain(&p, o, l, e);
     for (size_t i = 0; i < p.n; i++) os_close(&p.files[i]);
     free(p.files);
     free(p.paths);
     return rc;
 }
 
-/* The keys of all experts, in order; malloc'ed. */
+/* The keys of all experts, in order, twice over; *n: once. malloc'ed. */
 static uint32_t *all_keys(const struct bench_io_opts *o, size_t *n)
 {
-    uint32_t *keys = malloc((size_t)o->layers * o->experts * sizeof *keys);
-    *n = 0;
+    size_t most = (size_t)o->layers * o->experts, at = 0;
+    uint32_t *keys = malloc(2 * most * sizeof *keys);
     for (unsigned l = 0; keys && l < o->layers; l++)
         for (unsigned x = 0; o->is_moe[l] && x < o->experts; x++)
-            keys[(*n)++] = expert_key(o->io, l, x);
+            keys[at++] = expert_key(o->io, l, x);
+    for (size_t i = 0; keys && i < at; i++) keys[at + i] = keys[i];
+    *n = at;
     return keys;
 }
 
-enum status bench_io_stream(const struct bench_io_opts *o, size_t slots, unsigned readers,
+enum status bench_io_stream(const struct bench_io_opts *o, size_t slots, size_t *first,
                             struct bench_io_stream *out, struct err *e)
 {
     struct expert_cache *c = NULL;
-    struct expert_cache_opts co = {.mem = o->mem, .slots = slots, .readers = readers};
+    struct expert_cache_opts co = {.mem = o->mem, .slots = slots, .readers = BENCH_IO_READERS};
     *out = (struct bench_io_stream){.slots = slots};
     co.slot_bytes = expert_slot_bytes(o->io);
     co.keys = o->layers * o->experts;
@@ -167,13 +167,15 @@ enum status bench_io_stream(const struct bench_io_opts *o, size_t slots, unsigne
     enum status rc = keys ? OK : err_set(e, E_NOMEM, "streaming: no memory");
     if (!rc) rc = expert_cache_open(&c, &co, e);
     double since = os_now();
-    if (!rc) expert_cache_announce(c, keys, n);
+    const uint32_t *from = rc ? NULL : keys + *first % n;
+    if (!rc) expert_cache_announce(c, from, n);
     while (!rc && out->experts < n && os_now() - since < o->seconds) {
         const void *data;
-        uint32_t key = keys[out->experts++];
+        uint32_t key = from[out->experts++];
         rc = expert_cache_get(c, key, &data, e);
         if (!rc) expert_cache_release(c, key);
     }
+    *first += out->experts;
     if (!rc) {
         struct expert_cache_stats s;
         expert_cache_stats(c, &s);
@@ -190,15 +192,15 @@ struct some {
     const struct bench_io_opts *o;
     struct bench_io_slots *s;
     const uint32_t *keys;
-    size_t n_keys, per_thread;
-    size_t *turn; /* [readers] */
+    size_t n_keys, begin, per_thread;
+    size_t *turn; /* [BENCH_IO_READERS] */
 };
 
 static void read_into(struct some *m, size_t slot, size_t nth)
 {
     struct bench_io_slots *s = m->s;
     struct err e;
-    s->keys[slot] = m->keys[nth * STRIDE % m->n_keys];
+    s->keys[slot] = m->keys[(m->begin + nth) * STRIDE % m->n_keys];
     if (expert_io_fetch((void *)(uintptr_t)m->o->io, s->keys[slot], s->slots + slot * s->slot_bytes,
                         &s->at[slot], &e))
         loop_fail(&m->loop, &e);
@@ -220,10 +222,10 @@ static void some_task(void *ctx, size_t task, unsigned thread)
 }
 
 /* All slots are filled first, whatever the time. */
-static enum status read_some(struct some *m, unsigned readers, double *bytes_s, struct err *e)
+static enum status read_some(struct some *m, double *bytes_s, struct err *e)
 {
     struct pool *pool;
-    enum status rc = pool_open(&pool, readers, e);
+    enum status rc = pool_open(&pool, BENCH_IO_READERS, e);
     if (rc) return rc;
     loop_begin(&m->loop, m->o->seconds);
     pool_run(pool, m->s->n, fill_task, m);
@@ -239,17 +241,18 @@ static enum status read_some(struct some *m, unsigned readers, double *bytes_s, 
     return rc;
 }
 
-enum status bench_io_experts(const struct bench_io_opts *o, unsigned readers,
-                             struct bench_io_slots *s, double *bytes_s, struct err *e)
+enum status bench_io_experts(const struct bench_io_opts *o, struct bench_io_slots *s,
+                             double *bytes_s, struct err *e)
 {
     struct some m = {.o = o, .s = s};
     uint32_t *keys = all_keys(o, &m.n_keys);
     m.keys = keys;
-    m.per_thread = s->n / readers;
-    m.turn = calloc(readers, sizeof *m.turn);
+    m.begin = (size_t)os_unix_time() * 4;
+    m.per_thread = s->n / BENCH_IO_READERS;
+    m.turn = calloc(BENCH_IO_READERS, sizeof *m.turn);
     enum status rc = OK;
     if (!keys || !m.turn) rc = err_set(e, E_NOMEM, "reading experts: no memory");
-    if (!rc) rc = read_some(&m, readers, bytes_s, e);
+    if (!rc) rc = read_some(&m, bytes_s, e);
     free(keys);
     free(m.turn);
     return rc;

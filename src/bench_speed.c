@@ -13,13 +13,13 @@
 #include <string.h>
 
 #define MIB      ((uint64_t)1 << 20)
-#define READERS  4
 #define SLOTS    32
 #define SECONDS  0.03 /* a figure */
 #define READ_S   0.4  /* the disk */
 #define BLOCK    64   /* outputs of a task, as in moe.c */
 #define MOST_MAC 1e9  /* of one timed call */
 #define VECTORS  256  /* of one task */
+#define STEPS    16   /* of the recurrence in one task */
 
 struct bench {
     const struct bench_speed_opts *o;
@@ -136,7 +136,7 @@ static void delta(const struct vectors *v, float *p)
 {
     size_t n = v->n;
     float *S = p, *row = p + n * n;
-    for (size_t i = 0; i < VECTORS / 16; i++)
+    for (size_t i = 0; i < STEPS; i++)
         v->b->o->compute.kern->delta_step(S, n, n, row, row + n, row + 2 * n, 0.5f, row + 3 * n,
                                           row + 4 * n, row + 5 * n);
 }
@@ -205,8 +205,8 @@ static enum status time_vectors(const struct bench *b, struct plan_speed *s, str
     s->gate_values_s = (double)v.n * VECTORS * threads / bench_clock_time(run_vectors, &v, SECONDS);
     v.what = DELTA;
     v.n = n;
-    s->delta_flop_s = 7.0 * (double)(n * n) * (double)VECTORS / 16 * threads /
-                      bench_clock_time(run_vectors, &v, SECONDS);
+    s->delta_flop_s =
+        7.0 * (double)(n * n) * STEPS * threads / bench_clock_time(run_vectors, &v, SECONDS);
     s->join_s = bench_clock_time(run_nothing, b->o->compute.pool, SECONDS) / 64;
     mem_free(b->o->mem, v.at);
     return OK;
@@ -226,12 +226,14 @@ static enum status read_experts(struct bench *b, double *bytes_s, struct err *e)
                               .seconds = READ_S};
     s->slot_bytes = expert_slot_bytes(b->io);
     s->n = b->o->most_bytes / 2 / s->slot_bytes;
-    s->n = s->n > SLOTS ? SLOTS : s->n < READERS ? READERS : s->n / READERS * READERS;
+    s->n = s->n > SLOTS              ? SLOTS
+           : s->n < BENCH_IO_READERS ? BENCH_IO_READERS
+                                     : s->n / BENCH_IO_READERS * BENCH_IO_READERS;
     enum status rc = mem_alloc_aligned(b->o->mem, &s->slots, s->n * s->slot_bytes, OS_DIRECT_ALIGN,
                                        "experts", e);
     if (!rc) rc = mem_array(b->o->mem, &s->at, s->n, sizeof *s->at, "experts", e);
     if (!rc) rc = mem_array(b->o->mem, &s->keys, s->n, sizeof *s->keys, "experts", e);
-    return rc ? rc : bench_io_experts(&o, READERS, s, bytes_s, e);
+    return rc ? rc : bench_io_experts(&o, s, bytes_s, e);
 }
 
 static void expert_parts(struct bench *b)

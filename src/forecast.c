@@ -11,6 +11,8 @@
 #define VISION_SHARE 0.33 /* of the cores, while sweeps could use all of them */
 #define ROUNDS       4    /* of all sequences, before a long queue is taken to go on alike */
 #define MOST_TOKENS  ((size_t)1 << 20)
+#define MOST_SKEW    4
+#define MOST_CHANGE  4.0 /* of a speed by one run */
 
 /* Rates of choice with mean 1, least first. */
 static void rates(double skew, double r[FORECAST_QUANTILES])
@@ -46,7 +48,7 @@ static double needed(const double use[FORECAST_QUANTILES], double rows, double c
 
 double forecast_skew(const struct config *c, double rows, double experts_needed)
 {
-    double lo = 0, hi = 4;
+    double lo = 0, hi = MOST_SKEW;
     if (c->experts == 0 || rows <= 1) return 1;
     for (int i = 0; i < 40; i++) {
         double use[FORECAST_QUANTILES], mid = (lo + hi) / 2;
@@ -271,8 +273,8 @@ void forecast_night(const struct forecast *f, const struct plan_mix *given,
     double round = most((double)f->plan->sequences, 2), jobs = mix.jobs ? (double)mix.jobs : 1e9;
     double follow = least(jobs, ROUNDS * round), first_s = 0, first = 0;
     w.waiting = jobs;
-    if (mix.patches > 0)
-        w.vision_s = (double)f->plan->vision_weights * mix.patches /
+    if (mix.image_rows > 0)
+        w.vision_s = f->plan->vision_flop * mix.image_rows /
                      plan_speed_product(f->speed->trunk_flop_s, 256) * f->speed->slack;
     while (w.done < follow - 0.5) {
         step(&w);
@@ -284,4 +286,46 @@ void forecast_night(const struct forecast *f, const struct plan_mix *given,
     bool whole = w.done >= jobs - 0.5 || w.done <= first;
     conclude(&w, jobs, whole ? w.done / w.seconds : (w.done - first) / (w.seconds - first_s), out);
     free(w.ends);
+}
+
+static struct forecast_night night_of(const struct plan_speed *s, const struct plan_model *m,
+                                      const struct plan *p, const struct plan_mix *mix)
+{
+    struct forecast f;
+    struct forecast_night n;
+    forecast_init(&f, m, p, s);
+    forecast_night(&f, mix, &n);
+    return n;
+}
+
+/* Sweeps differ in their rows, so the skew is that of the whole night, not of an average sweep. */
+static void learn_skew(struct plan_speed *s, const struct plan_model *m, const struct plan *p,
+                       const struct forecast_run *run)
+{
+    double lo = 0, hi = MOST_SKEW;
+    for (int i = 0; i < 12; i++) {
+        s->skew = (lo + hi) / 2;
+        if (night_of(s, m, p, &run->mix).sweep.uses > run->uses)
+            lo = s->skew;
+        else
+            hi = s->skew;
+    }
+}
+
+static double between(double low, double v, double high)
+{
+    return most(low, least(v, high));
+}
+
+void forecast_learn(struct plan_speed *s, const struct plan_model *m, const struct plan *p,
+                    const struct forecast_run *run)
+{
+    if (m->expert_count && p->sequences > 1) learn_skew(s, m, p, run);
+    struct forecast_night n = night_of(s, m, p, &run->mix);
+    if (!(n.seconds > 0)) return;
+    double ratio = between(1 / MOST_CHANGE, run->seconds / n.seconds, MOST_CHANGE);
+    if (n.sweep.read_s > n.sweep.compute_s)
+        s->read_bytes_s = most(1, s->read_bytes_s / ratio);
+    else
+        s->slack = between(0.1, s->slack * ratio, 10);
 }

@@ -60,4 +60,13 @@ void forecast_night(const struct forecast *f, const struct plan_mix *mix,
 /* The skew with which sweeps of so many rows need that many experts of a layer. */
 double forecast_skew(const struct config *c, double rows, double experts_needed);
 
+/* What a run showed: its jobs, experts needed by an average sweep, seconds. Corrects skew, and
+ * either the speed of reading or the slack, whichever was to take longer. */
+struct forecast_run {
+    struct plan_mix mix;
+    double uses, seconds;
+};
+void forecast_learn(struct plan_speed *s, const struct plan_model *m, const struct plan *p,
+                    const struct forecast_run *run);
+
 #endif

@@ -279,6 +279,20 @@ void os_process_name(char *out, size_t size)
     snprintf(out, size, "%s:%ld:%lld", host, (long)getpid(), (long long)os_unix_time());
 }
 
+void os_machine_name(char *out, size_t size)
+{
+    char host[64], line[256], *name = NULL;
+    if (gethostname(host, sizeof host) != 0) host[0] = 0;
+    host[sizeof host - 1] = 0;
+    FILE *f = fopen("/proc/cpuinfo", "re");
+    while (f && !name && fgets(line, sizeof line, f))
+        if (!strncmp(line, "model name", 10) || !strncmp(line, "Hardware", 8))
+            name = strchr(line, ':');
+    if (f) fclose(f);
+    if (name) name[strcspn(name, "\n")] = 0;
+    snprintf(out, size, "%s,%s", host, name ? name + 1 : " unknown processor");
+}
+
 /* The first number in a file, or `other` ("max", missing file). */
 static uint64_t number_in(const char *path, uint64_t other)
 {

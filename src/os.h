@@ -61,6 +61,9 @@ void os_unlock(int *fd);
  */
 bool os_is_remote(const char *path);
 
+/* "host, processor", one line: what tells this machine from others. */
+void os_machine_name(char *out, size_t size);
+
 /* Seconds on a clock that never jumps; seconds since 1970. */
 double os_now(void);
 int64_t os_unix_time(void);

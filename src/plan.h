@@ -19,7 +19,7 @@ struct plan_mix {
     double prompt_rows;   /* pictures' rows among them */
     double output_tokens; /* that a job gives, not the most it may */
     double room_rows;     /* prompt and the most tokens it may give; 0: as `context` */
-    double patches;       /* of a job's pictures; 0: there are none */
+    double image_rows;    /* rows of a job's pictures; 0: there are none */
 };
 
 struct plan_request {
@@ -31,6 +31,7 @@ struct plan_request {
     bool no_drafts, no_sharing;
     size_t context; /* longest prompt + output expected, rows; 0: a default */
     uint64_t vision_weights, vision_scratch; /* 0 without images */
+    double vision_patches;                   /* of a picture's row */
     uint64_t jobs_bytes;                     /* what jobs/ holds beside the engine */
     const struct plan_speed *speed;          /* NULL: plan_speed_guess */
     struct plan_mix mix;
@@ -51,7 +52,8 @@ struct plan_model {
 struct plan {
     uint64_t ram_bytes;
     uint64_t reserve_bytes; /* what struct mem does not count: code, stacks, libraries, headers */
-    uint64_t jobs_bytes, vision_bytes, vision_weights; /* weights: part of vision_bytes */
+    uint64_t jobs_bytes, vision_bytes;
+    double vision_flop; /* of a picture's row */
     uint64_t table_bytes;
     uint64_t global_bytes, pinned_bytes,
         stream_bytes;        /* stream: buffers for layers that are not pinned */

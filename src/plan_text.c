@@ -63,7 +63,7 @@ static void put_night(struct lines *l, const struct forecast_night *n)
     l->rc = buf_addf(l->out, l->e,
                      "expected: sweeps of %.0f rows in %.2f s: %s read in %.2f s beside %.2f s of "
                      "arithmetic; %.0f experts needed, %.0f read\n"
-                     "expected: %.3g tokens/s, %s read a token, %.3g jobs an hour\n",
+                     "expected: %.3g tokens/s, %s read a token, %.4g jobs an hour\n",
                      n->rows, s->seconds, read, s->read_s, s->compute_s, s->uses, s->fetches,
                      n->tokens_s, token, n->jobs_per_hour);
 }

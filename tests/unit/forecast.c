@@ -143,11 +143,39 @@ TEST(pictures_cost)
     struct plan_mix mix = {.jobs = 40, .prompt_rows = 64, .output_tokens = 4};
     speed.read_bytes_s = 1e14;
     for (int i = 0; i < PLAN_SPEED_POINTS; i++) speed.trunk_flop_s[i] = 1e9;
-    plan.vision_weights = 100000000;
+    plan.vision_flop = 1e9;
     forecast_night(&f, &mix, &without);
-    mix.patches = 10; /* a second each */
+    mix.image_rows = 1; /* a second each */
     forecast_night(&f, &mix, &with);
     CHECK(with.seconds > without.seconds + 39 && with.seconds < without.seconds + 80);
+}
+
+/* A run that was slower than its forecast makes the next forecast fit, by the part that was longer;
+ * its use of experts is taken over. */
+TEST(learns)
+{
+    struct forecast f = small(2);
+    struct forecast_night n;
+    struct forecast_run run = {.mix = {.jobs = 40, .prompt_rows = 30, .output_tokens = 12}};
+    struct plan_speed truth;
+    for (int reading = 0; reading < 2; reading++) {
+        small(2);
+        speed.read_bytes_s = reading ? 1e9 : 1e14;
+        for (int i = 0; i < PLAN_SPEED_POINTS; i++) speed.trunk_flop_s[i] = reading ? 1e15 : 1e9;
+        truth = speed;
+        truth.skew = 1.3;
+        truth.read_bytes_s /= 1.7;
+        truth.slack = 1.7;
+        forecast_init(&f, &model, &plan, &truth);
+        forecast_night(&f, &run.mix, &n);
+        run.uses = n.sweep.uses;
+        run.seconds = n.seconds;
+        forecast_learn(&speed, &model, &plan, &run);
+        CHECK_NEAR(speed.skew, 1.3, 0.01);
+        CHECK_NEAR(reading ? truth.read_bytes_s / speed.read_bytes_s : truth.slack / speed.slack, 1,
+                   0.02);
+        CHECK(reading ? speed.slack == 1 : speed.read_bytes_s == 1e14);
+    }
 }
 
 TEST_MAIN
