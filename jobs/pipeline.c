@@ -301,13 +301,15 @@ static enum status take_ready(struct pipeline *p, struct err *e)
 {
     double until = os_now() + (p->last_sweep_s > 0 ? p->last_sweep_s * PATIENCE : FIRST_PATIENCE_S);
     for (;;) {
-        bool room = p->running + p->n_ready < p->o->sequences && ahead_inside(p->ahead) > 0;
-        double left = until - os_now();
+        bool room = p->o->patient || p->running + p->n_ready < p->o->sequences;
+        room = room && ahead_inside(p->ahead) > 0;
+        double left = p->o->patient ? POLL_S : until - os_now();
         if (p->running + p->n_ready == 0 && left < POLL_S) left = POLL_S;
         struct ready *r = ahead_take(p->ahead, !room || left < 0 ? 0
                                                : left < POLL_S   ? left
                                                                  : POLL_S);
-        if (!r && (!room || os_now() >= until || stop_wanted(p))) return OK;
+        bool late = !p->o->patient && os_now() >= until;
+        if (!r && (!room || late || stop_wanted(p))) return OK;
         enum status rc = r ? take(p, r, e) : OK;
         if (rc) return rc;
     }
@@ -325,7 +327,7 @@ static enum status add(struct pipeline *p, struct flight *f, struct err *why)
     }
     flight_sequence(f, (uint64_t)(f - p->flights), &s);
     s.cuts = cuts;
-    s.n_cuts = n;
+    s.n_cuts = share_thin(cuts, n);
     return p->o->engine.add(p->o->engine.g, &s, why);
 }
 
@@ -379,7 +381,7 @@ static enum status sweep(struct pipeline *p, struct err *e)
     if (!rc) rc = finish_late(p, e);
     struct engine_stats s = {0};
     p->o->engine.stats(p->o->engine.g, &s);
-    order_swept(p->order, &s, running - p->running);
+    order_swept(p->order, &s, running, running - p->running);
     if (!rc) event(p, PIPELINE_SWEPT, NULL, NULL);
     return rc;
 }

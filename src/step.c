@@ -53,8 +53,9 @@ static bool may_start(struct engine *g, size_t i)
 {
     struct sequence *s = g->running[i];
     if (s->started || !g->prefix || !s->row_hash) return true;
+    size_t kept = prefix_find(g->prefix, s->row_hash, s->n_prompt - 1);
     for (size_t j = 0; j < i; j++)
-        if (sequence_waits_for(s, g->running[j])) return false;
+        if (sequence_waits_for(s, g->running[j], kept)) return false;
     s->started = true;
     prefix_restore(g->prefix, s->row_hash, s->n_prompt - 1, &s->state);
     while (s->next_cut < s->n_cuts && s->cuts[s->next_cut].at <= s->state.length) s->next_cut++;
