@@ -523,7 +523,7 @@ static enum status start(struct pipeline *p, struct err *e)
                                .tok = o->prepare.tok};
     /* What one worker has claimed another cannot take. */
     order.window = o->alone && !order.input ? ORDER_WINDOW : p->ahead_max;
-    p->turn.limit = TURN_PASSED;
+    p->turn = (struct turn){.limit = TURN_PASSED, .input = o->worker.input_order};
     p->claim_max = order.window < CLAIM_MOST ? order.window : CLAIM_MOST;
     p->n_flights = o->sequences + p->ahead_max + order.window + 1;
     p->flights = calloc(p->n_flights, sizeof *p->flights);

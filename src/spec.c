@@ -13,6 +13,7 @@
 #define NONE          UINT32_MAX
 #define LEN_BUCKETS   4
 #define SHARE_BUCKETS 4
+#define FORGIVE       (1.0 / 16384)
 #define DEFAULT_COST  0.25 /* of one more row, in units of a token's share of a sweep */
 
 struct spec {
@@ -180,6 +181,14 @@ static double row_cost(const struct spec *s)
     return cost < 0.02 ? 0.02 : cost > 1 ? 1 : cost;
 }
 
+/* What was given up is tried again one day: the text may have changed. So slowly that the tries
+ * cost nothing. */
+static void forgive(struct bucket *b)
+{
+    double rate = b->right / b->tried;
+    b->right = (rate + (0.5 - rate) * FORGIVE) * b->tried;
+}
+
 void spec_draft(struct spec *s, const int32_t *known, size_t n, size_t max, struct spec_draft *out)
 {
     out->n = 0;
@@ -197,7 +206,10 @@ void spec_draft(struct spec *s, const int32_t *known, size_t n, size_t max, stru
         if (id < 0) break;
         unsigned b = bucket_of(match + (unsigned)out->n, share);
         chance *= s->bucket[b].right / s->bucket[b].tried;
-        if (chance < least) break;
+        if (chance < least) {
+            if (out->n == 0) forgive(&s->bucket[b]);
+            break;
+        }
         keep_agreeing(&p, out->n, id);
         out->bucket[out->n] = (uint8_t)b;
         out->ids[out->n++] = id;

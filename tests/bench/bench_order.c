@@ -2,8 +2,9 @@
  *
  * QUEUE is a file of jobs, or makes one of the demo's pictures: "mixed" (the jobs of
  * tests/golden/demo shuffled, more questions on some of the pictures), "questions" (20 on each of
- * 50 pictures under one long system prompt, shuffled), "captions", "same" (one prompt again and
- * again). Options are those of `run`. Run from the root of the repository. */
+ * 50 pictures, or as many as a number behind the word says, under one long system prompt,
+ * shuffled), "captions", "same" (one prompt again and again). Options are those of `run`. Run from
+ * the root of the repository. */
 #include "jobs/cmd_bench_order.h"
 
 #include "tests/lib/test.h"
@@ -91,11 +92,12 @@ static bool make(struct lines *l, const char *queue)
         for (size_t i = 0; i < 20 && i < n; i++)
             for (size_t k = 0; k < 4; k++)
                 ask(l, image[i * 5 % n], questions[test_rand(&rng) % N_QUESTIONS], "");
-    } else if (!strcmp(queue, "questions")) {
+    } else if (!strncmp(queue, "questions", 9)) {
+        size_t some = queue[9] ? strtoul(queue + 9, NULL, 10) : 50;
         char system[1200] = ",\"system\":\"";
         while (strlen(system) < 1100) strcat(system, "Look at the picture and answer shortly. ");
         strcat(system, "\"");
-        for (size_t i = 0; i < 50 && i < n; i++)
+        for (size_t i = 0; i < some && i < n; i++)
             for (size_t k = 0; k < N_QUESTIONS; k++) ask(l, image[i], questions[k], system);
     } else if (!strcmp(queue, "captions")) {
         for (size_t i = 0; i < n; i++) ask(l, image[i], questions[test_rand(&rng) % 3], "");
