@@ -6,6 +6,7 @@
 #include "jobs/progress.h"
 #include "src/os.h"
 #include "vision/patch.h"
+#include "vision/patch.h"
 
 #include <stdio.h>
 #include <stdlib.h>
