@@ -138,6 +138,7 @@ enum status cmd_model_plan(struct cmd_model *m, const struct cmd_options *o,
         .prefill_rows = (size_t)o->prefill_rows,
         .context = (size_t)(o->context ? o->context : need->context),
         .no_drafts = o->no_drafts,
+        .no_sharing = o->order == ORDER_INPUT,
     };
     if (need->jobs && (r.max_sequences == 0 || r.max_sequences > need->jobs) && need->jobs < 32)
         r.max_sequences = (size_t)need->jobs;

@@ -11,7 +11,7 @@
 #define LONG_TEXT  256 /* bytes of text, rows of a picture that are worth sharing */
 #define LONG_IMAGE 64
 #define FOLLOW     0.1  /* how fast the means below follow */
-#define WORTH      0.5  /* least that a sweep with prompts reads more, to wait for company */
+#define WORTH      0.75 /* a sweep with prompts must read so much more, to wait for company */
 #define FADE       0.97 /* of the sums below */
 
 struct order {

@@ -20,6 +20,8 @@ struct constraint {
     void *user;
     void (*mask)(void *user, float *logits, size_t vocab);
     void (*push)(void *user, int32_t id);
+    /* Up to max tokens that probably follow, since the form leaves little else: a draft. */
+    size_t (*forced)(void *user, int32_t *ids, size_t max);
 };
 
 /* What the caller of engine_add describes. */

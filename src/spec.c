@@ -13,6 +13,7 @@
 #define NONE          UINT32_MAX
 #define LEN_BUCKETS   4
 #define SHARE_BUCKETS 4
+#define UNJUDGED      0xff /* bucket of what no text gave */
 #define FORGIVE       (1.0 / 16384)
 #define DEFAULT_COST  0.25 /* of one more row, in units of a token's share of a sweep */
 
@@ -218,10 +219,19 @@ void spec_draft(struct spec *s, const int32_t *known, size_t n, size_t max, stru
     s->stats.drafted += out->n;
 }
 
+void spec_take(struct spec *s, size_t n, struct spec_draft *out)
+{
+    out->n = n;
+    memset(out->bucket, UNJUDGED, n);
+    s->stats.drafts += n > 0;
+    s->stats.drafted += n;
+}
+
 void spec_judge(struct spec *s, const struct spec_draft *d, size_t accepted)
 {
     s->stats.accepted += accepted;
     for (size_t i = 0; i < d->n && i <= accepted; i++) {
+        if (d->bucket[i] == UNJUDGED) continue;
         struct bucket *b = &s->bucket[d->bucket[i]];
         b->tried = b->tried * 0.998 + 1;
         b->right = b->right * 0.998 + (i < accepted);

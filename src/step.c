@@ -107,7 +107,14 @@ static void draft(struct gathering *a, struct sequence *s)
         s->n_prompt + s->max_tokens - s->n - 1; /* after the token this sweep gives for sure */
     size_t most = left < a->drafts ? left : a->drafts;
     s->draft.n = 0;
-    if (g->spec && most) spec_draft(g->spec, s->ids, s->n, most, &s->draft);
+    if (!g->spec || !most) return;
+    size_t some = most < SPEC_MAX_DRAFT ? most : SPEC_MAX_DRAFT;
+    const struct constraint *c = &s->constraint;
+    size_t forced = c->forced ? c->forced(c->user, s->draft.ids, some) : 0;
+    if (forced)
+        spec_take(g->spec, forced, &s->draft);
+    else
+        spec_draft(g->spec, s->ids, s->n, most, &s->draft);
 }
 
 static void gather(struct gathering *a)
