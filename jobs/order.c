@@ -11,7 +11,7 @@
 #define LONG_TEXT  256 /* bytes of text, rows of a picture that are worth sharing */
 #define LONG_IMAGE 64
 #define FOLLOW     0.1  /* how fast the means below follow */
-#define WORTH      0.75 /* a sweep with prompts must read so much more, to wait for company */
+#define WORTH      0.4  /* a sweep with prompts must read so much more, to wait for company */
 #define FADE       0.97 /* of the sums below */
 
 struct order {
@@ -19,8 +19,8 @@ struct order {
     struct flight **waiting; /* [o.window], in the order of their claims */
     size_t n;
     uint64_t picked, admitted;
-    double with,
-        ended; /* bytes of a sweep with prompts, ended sequences of one; below 0: unknown */
+    double with;   /* mean bytes of a sweep with prompts; 0: unknown */
+    double waited; /* what idle places cost since the last admission */
     /* Of sweeps without prompts: fading sums over x sequences, y bytes. */
     struct {
         double n, x, y, xx, xy;
@@ -38,7 +38,6 @@ enum status order_open(struct order **out, const struct order_opts *o, struct er
         return err_set(e, E_NOMEM, "order of jobs: no memory");
     }
     r->o = *o;
-    r->with = r->ended = -1;
     return OK;
 }
 
@@ -169,32 +168,33 @@ static double idle_cost(const struct order *o, double plain)
     return saved > 0 ? share - saved : share;
 }
 
-/* How many jobs to admit at a time. Each admission costs K bytes more than a sweep without prompts;
- * places become free at the rate L a sweep and each idle one costs h a sweep; so sqrt(2 K L / h),
- * as for stock that is ordered in lots. */
-static size_t batch(const struct order *o)
+/* More than five eighths of the places never wait, nor more prompts than fit into one sweep. */
+static size_t most_idle(const struct order *o)
 {
-    size_t most = (o->o.sequences + 1) / 2, n = most;
-    if (o->with <= 0) return 1;
-    if (o->plain.n > 0) {
-        double plain = o->plain.y / o->plain.n, more = o->with - plain;
-        double cost = idle_cost(o, plain);
-        n = more > plain * WORTH && cost > 0 ? (size_t)(sqrt(2 * more * o->ended / cost) + 0.5) : 1;
-    }
-    /* More than fit into one sweep save nothing. */
-    double rows = o->admitted ? (double)o->last.prefill_rows / (double)o->admitted : 1;
+    size_t most = (o->o.sequences * 5 + 7) / 8;
+    double rows = o->admitted ? (double)o->last.prefill_rows / (double)o->admitted : 0;
     size_t fit = rows > 0 ? (size_t)((double)o->o.prefill_rows / rows) : most;
-    if (n > fit) n = fit;
-    return n > most ? most : n < 1 ? 1 : n;
+    if (fit < most) most = fit;
+    return most ? most : 1;
 }
 
-bool order_admit(const struct order *o, const struct order_now *now)
+/* An admission costs what a sweep with prompts reads more than one without; waiting costs so much
+ * for each place that could be filled and each sweep. When the second has come up to the first, it
+ * is time: whatever comes later, that is at most twice what the best choice would have cost, and
+ * the best choice when places become free evenly. */
+bool order_admit(struct order *o, const struct order_now *now)
 {
-    if (o->o.input || !now->running) return true;
-    if (!now->coming && now->ready <= now->free) return true;
-    /* When preparing cannot keep up, idle places cost more than what is saved. */
-    size_t n = batch(o);
-    return now->free >= n && (now->ready >= n || now->free >= 2 * n);
+    size_t idle = now->ready < now->free ? now->ready : now->free;
+    bool last = !now->coming && now->ready <= now->free;
+    double plain = o->plain.n > 0 ? o->plain.y / o->plain.n : 0, more = o->with - plain;
+    bool worth = o->with > 0 && (o->plain.n <= 0 || more > plain * WORTH);
+    if (!o->o.input && now->running && !last && worth && idle < most_idle(o) &&
+        (o->plain.n <= 0 || o->waited < more)) {
+        o->waited += (double)idle * idle_cost(o, plain);
+        return false;
+    }
+    o->waited = 0;
+    return true;
 }
 
 void order_admitted(struct order *o)
@@ -202,17 +202,12 @@ void order_admitted(struct order *o)
     o->admitted++;
 }
 
-static void follow(double *mean, double x)
-{
-    *mean = *mean < 0 ? x : *mean + (x - *mean) * FOLLOW;
-}
-
-void order_swept(struct order *o, const struct engine_stats *s, size_t running, size_t ended)
+void order_swept(struct order *o, const struct engine_stats *s, size_t running)
 {
     double x = (double)running, bytes = (double)(s->expert_bytes - o->last.expert_bytes) +
                                         (double)(s->trunk_bytes - o->last.trunk_bytes);
     if (s->prefill_rows > o->last.prefill_rows) {
-        follow(&o->with, bytes);
+        o->with = o->with > 0 ? o->with + (bytes - o->with) * FOLLOW : bytes;
     } else {
         o->plain.n = o->plain.n * FADE + 1;
         o->plain.x = o->plain.x * FADE + x;
@@ -220,6 +215,5 @@ void order_swept(struct order *o, const struct engine_stats *s, size_t running, 
         o->plain.xx = o->plain.xx * FADE + x * x;
         o->plain.xy = o->plain.xy * FADE + x * bytes;
     }
-    follow(&o->ended, (double)ended);
     o->last = *s;
 }

@@ -381,7 +381,7 @@ static enum status sweep(struct pipeline *p, struct err *e)
     if (!rc) rc = finish_late(p, e);
     struct engine_stats s = {0};
     p->o->engine.stats(p->o->engine.g, &s);
-    order_swept(p->order, &s, running, running - p->running);
+    order_swept(p->order, &s, running);
     if (!rc) event(p, PIPELINE_SWEPT, NULL, NULL);
     return rc;
 }
@@ -514,7 +514,7 @@ static enum status start(struct pipeline *p, struct err *e)
     p->worker = o->worker;
     if (p->worker.lease_ms < LEASE_MS) p->worker.lease_ms = LEASE_MS;
     /* Where workers share a queue, none takes much more than it runs. */
-    p->ahead_max = o->alone ? o->sequences * 2 : o->sequences / 2;
+    p->ahead_max = o->alone ? o->sequences : o->sequences / 2;
     if (p->ahead_max < 2) p->ahead_max = 2;
     struct order_opts order = {.input = o->worker.input_order,
                                .sequences = o->sequences,

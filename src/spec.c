@@ -13,7 +13,8 @@
 #define NONE          UINT32_MAX
 #define LEN_BUCKETS   4
 #define SHARE_BUCKETS 4
-#define UNJUDGED      0xff /* bucket of what no text gave */
+#define GIVEN         (LEN_BUCKETS * SHARE_BUCKETS) /* bucket of what the form gave */
+#define BUCKETS       (GIVEN + 1)
 #define FORGIVE       (1.0 / 16384)
 #define DEFAULT_COST  0.25 /* of one more row, in units of a token's share of a sweep */
 
@@ -26,7 +27,7 @@ struct spec {
     size_t size, table, at, used;
     struct bucket {
         double tried, right;
-    } bucket[LEN_BUCKETS * SHARE_BUCKETS];
+    } bucket[BUCKETS];
     struct {
         double n, x, y, xx, xy, tokens;
     } cost; /* decaying sums over sweeps */
@@ -63,7 +64,7 @@ enum status spec_open(struct spec **out, const struct spec_opts *o, struct err *
         return rc;
     }
     memset(s->head, 0xff, s->table * sizeof *s->head);
-    for (size_t i = 0; i < LEN_BUCKETS * SHARE_BUCKETS; i++) s->bucket[i] = (struct bucket){4, 2};
+    for (size_t i = 0; i < BUCKETS; i++) s->bucket[i] = (struct bucket){4, 2};
     *out = s;
     return OK;
 }
@@ -219,19 +220,26 @@ void spec_draft(struct spec *s, const int32_t *known, size_t n, size_t max, stru
     s->stats.drafted += out->n;
 }
 
-void spec_take(struct spec *s, size_t n, struct spec_draft *out)
+bool spec_take(struct spec *s, size_t n, struct spec_draft *out)
 {
+    struct bucket *b = &s->bucket[GIVEN];
+    out->n = 0;
+    if (n == 0) return false;
+    if (!s->fixed && b->right / b->tried < row_cost(s)) {
+        forgive(b);
+        return false;
+    }
     out->n = n;
-    memset(out->bucket, UNJUDGED, n);
-    s->stats.drafts += n > 0;
+    memset(out->bucket, GIVEN, n);
+    s->stats.drafts++;
     s->stats.drafted += n;
+    return true;
 }
 
 void spec_judge(struct spec *s, const struct spec_draft *d, size_t accepted)
 {
     s->stats.accepted += accepted;
     for (size_t i = 0; i < d->n && i <= accepted; i++) {
-        if (d->bucket[i] == UNJUDGED) continue;
         struct bucket *b = &s->bucket[d->bucket[i]];
         b->tried = b->tried * 0.998 + 1;
         b->right = b->right * 0.998 + (i < accepted);

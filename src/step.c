@@ -111,10 +111,7 @@ static void draft(struct gathering *a, struct sequence *s)
     size_t some = most < SPEC_MAX_DRAFT ? most : SPEC_MAX_DRAFT;
     const struct constraint *c = &s->constraint;
     size_t forced = c->forced ? c->forced(c->user, s->draft.ids, some) : 0;
-    if (forced)
-        spec_take(g->spec, forced, &s->draft);
-    else
-        spec_draft(g->spec, s->ids, s->n, most, &s->draft);
+    if (!spec_take(g->spec, forced, &s->draft)) spec_draft(g->spec, s->ids, s->n, most, &s->draft);
 }
 
 static void gather(struct gathering *a)

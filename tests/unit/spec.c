@@ -155,4 +155,18 @@ TEST(cost_decides)
     close_spec(fixed);
 }
 
+/* What the form of an answer gives is tried until it proves wrong. */
+TEST(given_drafts_are_judged)
+{
+    struct spec *s = open_spec(1000, 0);
+    struct spec_draft d = {.ids = {5, 6}};
+    CHECK(!spec_take(s, 0, &d));
+    CHECK(spec_take(s, 2, &d) && d.n == 2);
+    spec_judge(s, &d, 2);
+    for (int i = 0; i < 100 && spec_take(s, 2, &d); i++) spec_judge(s, &d, 0);
+    CHECK(!spec_take(s, 2, &d));
+    CHECK_INT(d.n, 0);
+    close_spec(s);
+}
+
 TEST_MAIN
