@@ -150,6 +150,7 @@ enum status cmd_model_plan(struct cmd_model *m, const struct cmd_options *o,
         .no_drafts = o->no_drafts,
         .speed = &m->speed,
         .mix = need->mix,
+        .no_sharing = o->order == ORDER_INPUT,
     };
     m->mix = need->mix;
     if (!(m->speed.read_bytes_s > 0)) plan_speed_guess(&m->speed, m->threads);
@@ -189,6 +190,7 @@ enum status cmd_model_load(struct cmd_model *m, const struct cmd_options *o, str
                             .plan = m->plan,
                             .direct_io = !o->no_direct_io,
                             .draft_fixed = (size_t)o->draft_tokens,
+                            .no_read_ahead = m->no_read_ahead,
                             .affinity = o->order != ORDER_INPUT};
     rc = engine_open(&m->engine, &g, e);
     if (!rc) rc = constrain_vocab_open(&m->vocab, m->tok, e);

@@ -31,6 +31,8 @@ struct cmd_model {
     uint64_t short_of;      /* rows of the longest job when memory has no room for it; else 0 */
     uint64_t short_picture; /* bytes left to decode a picture, when some needs more; else 0 */
 
+    bool no_read_ahead; /* set before cmd_model_load: counts that repeat exactly */
+
     struct mem mem;
     bool mem_open;
     struct pool *pool, *vision_pool;

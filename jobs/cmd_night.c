@@ -3,6 +3,8 @@
 #include "jobs/cmd_queue.h"
 #include "jobs/cmd_speed.h"
 
+#include "jobs/kinds.h"
+#include "jobs/past.h"
 #include "jobs/pipeline.h"
 #include "jobs/progress.h"
 #include "jobs/runs.h"
@@ -15,6 +17,7 @@
 
 #define RETRY_S      5.0
 #define CHECKPOINT_S 30.0
+#define SPOOL_BYTES  ((uint64_t)8 << 30)
 
 struct night {
     struct cmd_queue *q;
@@ -25,6 +28,7 @@ struct night {
     struct progress progress;
     struct pipeline_report report;
     int64_t run_id;
+    uint64_t known_rows; /* learned of kinds when they were stored */
 };
 
 static void write_err(void *user, const char *text, size_t len)
@@ -50,9 +54,22 @@ static enum progress_style style(const struct cmd_options *o)
     }
 }
 
+/* Now and then: when as much again was learned. A failure waits for the queue's own writes. */
+static void keep_kinds(struct night *n, bool last)
+{
+    struct affinity *a = engine_affinity(n->m->engine);
+    struct err why;
+    uint64_t rows = a ? affinity_rows(a) : 0;
+    if (rows == n->known_rows || (!last && rows < 2 * n->known_rows)) return;
+    kinds_store(n->q->db, n->m->sha256, a, &n->m->config, &why);
+    n->known_rows = rows;
+}
+
 static void on_event(void *user, const struct pipeline_state *s)
 {
-    progress_event(&((struct night *)user)->progress, s);
+    struct night *n = user;
+    if (s->event == PIPELINE_SAVED) keep_kinds(n, false);
+    progress_event(&n->progress, s);
 }
 
 static int on_stop(void *user)
@@ -104,26 +121,37 @@ static enum status begin_run(struct night *n, struct err *e)
     return run_begin(n->q->db, &info, &n->run_id, e);
 }
 
-/* Answers of one night resemble each other: those of earlier runs may serve as drafts. The latest
- * ones, as many tokens as the engine keeps; they change speed only. */
-static enum status learn(struct night *n, struct err *e)
+/* Beside the database; only for a queue that has this process alone. */
+static enum status open_spool(struct night *n, struct spool **out, struct err *e)
 {
-    sqlite3_stmt *s;
-    bool row = true;
-    size_t sum = 0;
-    enum status rc = db_stmt(
-        n->q->db, &s, "SELECT content FROM results WHERE code IS NULL ORDER BY job_id DESC", e);
-    while (!rc && sum < n->m->plan.draft_tokens) {
-        rc = db_step(n->q->db, s, &row, e);
-        if (rc || !row) break;
-        struct ids ids = {0};
-        rc = tok_encode(n->m->tok, (const char *)sqlite3_column_text(s, 0),
-                        (size_t)sqlite3_column_bytes(s, 0), false, &ids, e);
-        if (!rc) engine_learn(n->m->engine, ids.at, ids.n, 0);
-        sum += ids.n + 1;
-        ids_free(&ids);
-    }
-    if (row) sqlite3_reset(s);
+    struct buf dir = {0}, scope = {0};
+    *out = NULL;
+    if (!n->alone || !n->m->vision) return OK;
+    enum status rc = buf_addf(&dir, e, "%s.images", db_path(n->q->db));
+    if (!rc) rc = buf_addf(&scope, e, "%s isa=%s", n->settings, n->m->kern->name);
+    struct spool_opts o = {.dir = dir.data,
+                           .scope = scope.data,
+                           .limit_bytes = SPOOL_BYTES,
+                           .width = n->m->config.hidden};
+    if (!rc) rc = spool_open(out, &o, e);
+    buf_free(&dir);
+    buf_free(&scope);
+    return rc;
+}
+
+static void learn(void *user, const int32_t *ids, size_t n, size_t n_prompt)
+{
+    engine_learn(user, ids, n, n_prompt);
+}
+
+/* What earlier runs of the queue are good for. */
+static enum status remember(struct night *n, struct err *e)
+{
+    struct affinity *a = engine_affinity(n->m->engine);
+    struct past past = {n->m->tok, n->m->config.eos, learn, n->m->engine};
+    enum status rc = a ? kinds_load(n->q->db, n->m->sha256, a, e) : OK;
+    if (!rc && n->m->plan.draft_rows) rc = past_answers(n->q->db, &past, e);
+    n->known_rows = a ? affinity_rows(a) : 0;
     return rc;
 }
 
@@ -163,7 +191,12 @@ static enum status work(struct night *n, struct err *e)
         .user = n,
     };
     progress_init(&n->progress, style(o), write_err, NULL);
-    return pipeline_run(&p, &n->report, e);
+    enum status rc = open_spool(n, &p.prepare.spool, e);
+    if (!rc) rc = remember(n, e);
+    if (!rc) rc = pipeline_run(&p, &n->report, e);
+    keep_kinds(n, true);
+    spool_close(p.prepare.spool, !rc && n->report.unfinished == 0);
+    return rc;
 }
 
 static int exit_code(const struct night *n, const struct queue_counts *c)
@@ -278,8 +311,7 @@ static enum status prepare(struct night *n, const struct measure *need, struct e
                 "fail\n",
                 (double)n->m->short_picture / 1e6);
     rc = begin_run(n, e);
-    if (!rc) rc = cmd_model_load(n->m, n->o, e);
-    return rc ? rc : learn(n, e);
+    return rc ? rc : cmd_model_load(n->m, n->o, e);
 }
 
 enum status cmd_night(struct cmd_queue *q, const struct cmd_options *o, struct cmd_model *m,

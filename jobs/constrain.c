@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define FORCED_BYTES 64 /* of a draft */
+
 struct constrain_vocab {
     struct json_mask *mask;
     uint32_t *bits;       /* [(vocab + 31) / 32] */
@@ -118,6 +120,24 @@ static void mask(void *user, float *logits, size_t vocab)
     pthread_mutex_unlock(&v->lock);
 }
 
+static size_t forced(void *user, int32_t *ids, size_t max)
+{
+    struct constrain *c = user;
+    char bytes[FORCED_BYTES];
+    struct ids found = {0};
+    struct err why;
+    if (c->lost || reply_channel(c->where) != REPLY_CONTENT) return 0;
+    size_t n = json_state_forced(&c->state, bytes, sizeof bytes);
+    /* Cut within a character: its bytes are for another time. */
+    while (n && ((unsigned char)bytes[n - 1] & 0x80)) n--;
+    if (n && tok_encode(c->tok, bytes, n, false, &found, &why)) found.n = 0;
+    if (found.n > max) found.n = max;
+    if (found.n) memcpy(ids, found.at, found.n * sizeof *ids);
+    n = found.n;
+    ids_free(&found);
+    return n;
+}
+
 static void push(void *user, int32_t id)
 {
     constrain_push(user, id);
@@ -125,5 +145,5 @@ static void push(void *user, int32_t id)
 
 struct constraint constrain_face(struct constrain *c)
 {
-    return c ? (struct constraint){c, mask, push} : (struct constraint){0};
+    return c ? (struct constraint){c, mask, push, forced} : (struct constraint){0};
 }

@@ -7,18 +7,24 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define KIND_BYTES  256 /* of a text that tell its kind */
-#define LONG_TEXT   256 /* bytes of text that are worth sharing */
-#define FOLLOW      0.1 /* how fast the means below follow */
-#define IDLE_FACTOR 2.0 /* see batch() */
+#define KIND_BYTES 256 /* of a text that tell its kind */
+#define LONG_TEXT  256 /* bytes of text, rows of a picture that are worth sharing */
+#define LONG_IMAGE 64
+#define FOLLOW     0.1  /* how fast the means below follow */
+#define WORTH      0.4  /* a sweep with prompts must read so much more, to wait for company */
+#define FADE       0.97 /* of the sums below */
 
 struct order {
     struct order_opts o;
     struct flight **waiting; /* [o.window], in the order of their claims */
     size_t n;
     uint64_t picked, admitted;
-    /* Bytes read by sweeps with and without prompts; below 0: none yet. Ended sequences a sweep. */
-    double with, without, ended;
+    double with;   /* mean bytes of a sweep with prompts; 0: unknown */
+    double waited; /* what idle places cost since the last admission */
+    /* Of sweeps without prompts: fading sums over x sequences, y bytes. */
+    struct {
+        double n, x, y, xx, xy;
+    } plain;
     struct engine_stats last;
 };
 
@@ -32,7 +38,6 @@ enum status order_open(struct order **out, const struct order_opts *o, struct er
         return err_set(e, E_NOMEM, "order of jobs: no memory");
     }
     r->o = *o;
-    r->with = r->without = r->ended = -1;
     return OK;
 }
 
@@ -97,8 +102,9 @@ static bool under_way(const struct flight *f)
 
 static bool begin_alike(const struct queue_job *a, const struct queue_job *b)
 {
-    return (a->n_images || a->text_bytes >= LONG_TEXT) &&
-           place_beginning(a->place) == place_beginning(b->place);
+    bool worth = a->text_bytes >= LONG_TEXT;
+    for (size_t i = 0; i < a->n_images; i++) worth |= a->images[i].rows >= LONG_IMAGE;
+    return worth && place_beginning(a->place) == place_beginning(b->place);
 }
 
 struct claim {
@@ -150,30 +156,45 @@ struct flight *order_next(struct order *o, const struct flight *flights, size_t 
     return f;
 }
 
-/* How many jobs to admit at a time. Each admission costs K bytes more than a sweep without prompts;
- * places become free at the rate L a sweep and each idle one costs h a sweep; so sqrt(2 K L / h),
- * as for stock that is ordered in lots. h: a sweep with one row less reads less, but not in
- * proportion; half of a row's share stands for what it does not save. */
-static size_t batch(const struct order *o)
+/* What an idle place costs: its share of a sweep without prompts, less what the sweep saves by one
+ * row fewer (the slope of bytes over sequences; half the share until that is known). */
+static double idle_cost(const struct order *o, double plain)
 {
-    size_t most = (o->o.sequences + 1) / 2, n = most;
-    if (o->with <= 0) return 1;
-    if (o->without > 0) {
-        double more = o->with - o->without, lost = o->without / (double)o->o.sequences;
-        n = more > 0 ? (size_t)ceil(sqrt(2 * IDLE_FACTOR * more * o->ended / lost)) : 1;
-    }
-    /* More than fit into one sweep save nothing. */
-    double rows = o->admitted ? (double)o->last.prefill_rows / (double)o->admitted : 1;
-    size_t fit = rows > 0 ? (size_t)((double)o->o.prefill_rows / rows) : most;
-    if (n > fit) n = fit;
-    return n > most ? most : n < 1 ? 1 : n;
+    double n = o->plain.n, share = plain / (double)o->o.sequences;
+    double spread = o->plain.xx * n - o->plain.x * o->plain.x, saved = share / 2;
+    if (spread > 0.01 * o->plain.x * o->plain.x)
+        saved = (o->plain.xy * n - o->plain.x * o->plain.y) / spread;
+    if (saved > share * 3 / 4) saved = share * 3 / 4;
+    return saved > 0 ? share - saved : share;
 }
 
-bool order_admit(const struct order *o, const struct order_now *now)
+/* More than five eighths of the places never wait, nor more prompts than fit into one sweep. */
+static size_t most_idle(const struct order *o)
 {
-    if (o->o.input || !now->running) return true;
-    if (!now->coming && now->ready <= now->free) return true;
-    return (now->ready < now->free ? now->ready : now->free) >= batch(o);
+    size_t most = (o->o.sequences * 5 + 7) / 8;
+    double rows = o->admitted ? (double)o->last.prefill_rows / (double)o->admitted : 0;
+    size_t fit = rows > 0 ? (size_t)((double)o->o.prefill_rows / rows) : most;
+    if (fit < most) most = fit;
+    return most ? most : 1;
+}
+
+/* An admission costs what a sweep with prompts reads more than one without; waiting costs so much
+ * for each place that could be filled and each sweep. When the second has come up to the first, it
+ * is time: whatever comes later, that is at most twice what the best choice would have cost, and
+ * the best choice when places become free evenly. */
+bool order_admit(struct order *o, const struct order_now *now)
+{
+    size_t idle = now->ready < now->free ? now->ready : now->free;
+    bool last = !now->coming && now->ready <= now->free;
+    double plain = o->plain.n > 0 ? o->plain.y / o->plain.n : 0, more = o->with - plain;
+    bool worth = o->with > 0 && (o->plain.n <= 0 || more > plain * WORTH);
+    if (!o->o.input && now->running && !last && worth && idle < most_idle(o) &&
+        (o->plain.n <= 0 || o->waited < more)) {
+        o->waited += (double)idle * idle_cost(o, plain);
+        return false;
+    }
+    o->waited = 0;
+    return true;
 }
 
 void order_admitted(struct order *o)
@@ -181,16 +202,18 @@ void order_admitted(struct order *o)
     o->admitted++;
 }
 
-static void follow(double *mean, double x)
+void order_swept(struct order *o, const struct engine_stats *s, size_t running)
 {
-    *mean = *mean < 0 ? x : *mean + (x - *mean) * FOLLOW;
-}
-
-void order_swept(struct order *o, const struct engine_stats *s, size_t ended)
-{
-    double bytes = (double)(s->expert_bytes - o->last.expert_bytes) +
-                   (double)(s->trunk_bytes - o->last.trunk_bytes);
-    follow(s->prefill_rows > o->last.prefill_rows ? &o->with : &o->without, bytes);
-    follow(&o->ended, (double)ended);
+    double x = (double)running, bytes = (double)(s->expert_bytes - o->last.expert_bytes) +
+                                        (double)(s->trunk_bytes - o->last.trunk_bytes);
+    if (s->prefill_rows > o->last.prefill_rows) {
+        o->with = o->with > 0 ? o->with + (bytes - o->with) * FOLLOW : bytes;
+    } else {
+        o->plain.n = o->plain.n * FADE + 1;
+        o->plain.x = o->plain.x * FADE + x;
+        o->plain.y = o->plain.y * FADE + bytes;
+        o->plain.xx = o->plain.xx * FADE + x * x;
+        o->plain.xy = o->plain.xy * FADE + x * bytes;
+    }
     o->last = *s;
 }

@@ -44,10 +44,10 @@ struct order_now {
     bool running;       /* something is */
     bool coming;        /* more jobs are being prepared, or may be claimed */
 };
-/* Shall prepared jobs be admitted before the next sweep? */
-bool order_admit(const struct order *o, const struct order_now *now);
+/* Shall prepared jobs be admitted before the next sweep? Asked once for each. */
+bool order_admit(struct order *o, const struct order_now *now);
 void order_admitted(struct order *o);
-/* A sweep was done: counts of the engine so far, and how many sequences it ended. */
-void order_swept(struct order *o, const struct engine_stats *s, size_t ended);
+/* A sweep was done: counts of the engine so far, and how many sequences ran. */
+void order_swept(struct order *o, const struct engine_stats *s, size_t running);
 
 #endif

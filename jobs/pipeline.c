@@ -301,13 +301,15 @@ static enum status take_ready(struct pipeline *p, struct err *e)
 {
     double until = os_now() + (p->last_sweep_s > 0 ? p->last_sweep_s * PATIENCE : FIRST_PATIENCE_S);
     for (;;) {
-        bool room = p->running + p->n_ready < p->o->sequences && ahead_inside(p->ahead) > 0;
-        double left = until - os_now();
+        bool room = p->o->patient || p->running + p->n_ready < p->o->sequences;
+        room = room && ahead_inside(p->ahead) > 0;
+        double left = p->o->patient ? POLL_S : until - os_now();
         if (p->running + p->n_ready == 0 && left < POLL_S) left = POLL_S;
         struct ready *r = ahead_take(p->ahead, !room || left < 0 ? 0
                                                : left < POLL_S   ? left
                                                                  : POLL_S);
-        if (!r && (!room || os_now() >= until || stop_wanted(p))) return OK;
+        bool late = !p->o->patient && os_now() >= until;
+        if (!r && (!room || late || stop_wanted(p))) return OK;
         enum status rc = r ? take(p, r, e) : OK;
         if (rc) return rc;
     }
@@ -325,7 +327,7 @@ static enum status add(struct pipeline *p, struct flight *f, struct err *why)
     }
     flight_sequence(f, (uint64_t)(f - p->flights), &s);
     s.cuts = cuts;
-    s.n_cuts = n;
+    s.n_cuts = share_thin(cuts, n);
     return p->o->engine.add(p->o->engine.g, &s, why);
 }
 
@@ -379,7 +381,7 @@ static enum status sweep(struct pipeline *p, struct err *e)
     if (!rc) rc = finish_late(p, e);
     struct engine_stats s = {0};
     p->o->engine.stats(p->o->engine.g, &s);
-    order_swept(p->order, &s, running - p->running);
+    order_swept(p->order, &s, running);
     if (!rc) event(p, PIPELINE_SWEPT, NULL, NULL);
     return rc;
 }
@@ -512,7 +514,7 @@ static enum status start(struct pipeline *p, struct err *e)
     p->worker = o->worker;
     if (p->worker.lease_ms < LEASE_MS) p->worker.lease_ms = LEASE_MS;
     /* Where workers share a queue, none takes much more than it runs. */
-    p->ahead_max = o->alone ? o->sequences * 2 : o->sequences / 2;
+    p->ahead_max = o->alone ? o->sequences : o->sequences / 2;
     if (p->ahead_max < 2) p->ahead_max = 2;
     struct order_opts order = {.input = o->worker.input_order,
                                .sequences = o->sequences,
@@ -521,7 +523,7 @@ static enum status start(struct pipeline *p, struct err *e)
                                .tok = o->prepare.tok};
     /* What one worker has claimed another cannot take. */
     order.window = o->alone && !order.input ? ORDER_WINDOW : p->ahead_max;
-    p->turn.limit = TURN_PASSED;
+    p->turn = (struct turn){.limit = TURN_PASSED, .input = o->worker.input_order};
     p->claim_max = order.window < CLAIM_MOST ? order.window : CLAIM_MOST;
     p->n_flights = o->sequences + p->ahead_max + order.window + 1;
     p->flights = calloc(p->n_flights, sizeof *p->flights);

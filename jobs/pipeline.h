@@ -74,6 +74,7 @@ struct pipeline_opts {
     int64_t deadline;        /* seconds since 1970; 0: none */
     uint64_t halt_fails;     /* 0: never */
     double halt_percent;     /* of the jobs that ended in this run, once 10 did; 0: never */
+    bool patient;            /* wait for all that is being prepared: counts that repeat exactly */
     int64_t run_id;          /* row of runs to keep up to date */
     int (*stop)(void *user); /* not 0: end soon, keep all; or NULL */
     void (*event)(void *user, const struct pipeline_state *s); /* or NULL */

@@ -70,9 +70,14 @@ static enum status encode(struct prepare *p, struct ready *r, size_t i,
     struct picture_info info;
     float *rows;
     enum status rc;
+    struct spool *spool = i < r->from->n_images && r->from->images[i].shared ? p->o.spool : NULL;
     image_store_room(p->store, 0, borrowed_by(r));
     do {
+        rows = NULL;
+        rc = spool ? spool_get(spool, b->sha256, p->o.mem, &info, &rows, e) : OK;
+        if (rc || rows) continue;
         rc = p->o.encode(p->o.vision, b->at, b->len, &info, &rows, e);
+        if (!rc && spool) spool_put(spool, b->sha256, &info, rows);
     } while (try_again(p, r, &rc, e));
     if (rc) return rc;
     size_t bytes = info.rows * p->o.config->hidden * sizeof *rows;

@@ -7,6 +7,7 @@
 #include "jobs/image_store.h"
 #include "jobs/queue.h"
 #include "jobs/result.h"
+#include "jobs/spool.h"
 #include "src/config.h"
 #include "src/engine.h"
 #include "src/prompt.h"
@@ -22,6 +23,7 @@ struct prepare_opts {
     enum status (*encode)(struct vision *v, const void *bytes, size_t len,
                           struct picture_info *info, float **rows, struct err *e);
     struct vision *vision;
+    struct spool *spool;  /* for pictures of several jobs; or NULL */
     uint64_t image_bytes; /* limit for encoded pictures in memory */
     struct image_ref_opts images;
     bool keep_changed;      /* take a picture whose bytes are others than at import */

@@ -184,7 +184,9 @@ static enum status read_images(struct db *db, struct queue_job *j, struct err *e
     j->images = calloc((size_t)n, sizeof *j->images);
     if (!j->images) return err_set(e, E_NOMEM, "job %lld: no memory", (long long)j->id);
     sqlite3_stmt *s;
-    rc = db_stmt(db, &s, "SELECT path, sha256, tokens FROM job_images WHERE job_id=?1 ORDER BY n",
+    rc = db_stmt(db, &s,
+                 "SELECT path, sha256, tokens, EXISTS(SELECT 1 FROM job_images o WHERE "
+                 "o.sha256=m.sha256 AND o.job_id<>?1) FROM job_images m WHERE job_id=?1 ORDER BY n",
                  e);
     if (!rc) rc = db_bind(db, s, e, "i", j->id);
     bool row = !rc;
@@ -195,6 +197,7 @@ static enum status read_images(struct db *db, struct queue_job *j, struct err *e
         const unsigned char *sha = sqlite3_column_text(s, 1);
         if (sha) snprintf(m->sha256, sizeof m->sha256, "%s", (const char *)sha);
         m->rows = sqlite3_column_int64(s, 2);
+        m->shared = sqlite3_column_int(s, 3);
         rc = db_text(db, s, 0, &m->path, NULL, e);
     }
     return rc;

@@ -33,6 +33,7 @@ struct queue_image {
     char *path;                 /* NULL: inline */
     char sha256[JOB_SHA_CHARS]; /* "": not known */
     int64_t rows;               /* of embeddings; 0: not known */
+    bool shared;                /* other jobs have it too */
 };
 
 /* A claimed job. End with queue_job_free. */

@@ -158,6 +158,12 @@ static const char *const steps[SCHEMA_VERSION] = {
     "  SELECT m.path, m.ref, m.sha256, m.width, m.height, j.custom_id, r.content\n"
     "  FROM job_images m JOIN jobs j ON j.id = m.job_id JOIN results r ON r.job_id = j.id\n"
     "  WHERE r.code IS NULL AND j.line > 0 ORDER BY j.input_id, j.line, m.n;\n",
+
+    "CREATE TABLE expert_use( -- which experts kinds of prompts used: a guess, may be deleted\n"
+    "  kind INTEGER PRIMARY KEY,\n"
+    "  model_sha256 TEXT NOT NULL,\n"
+    "  record BLOB NOT NULL\n"
+    ") STRICT;\n",
 };
 /* clang-format on */
 

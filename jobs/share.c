@@ -43,3 +43,11 @@ size_t share_cut(size_t *cuts, size_t n, const struct share_rows *a, const struc
     cuts[i] = at;
     return n;
 }
+
+size_t share_thin(size_t *cuts, size_t n)
+{
+    size_t kept = 0, last = 0;
+    for (size_t i = 0; i < n; i++)
+        if (cuts[i] >= last + SHARE_APART) last = cuts[kept++] = cuts[i];
+    return kept;
+}

@@ -23,4 +23,9 @@ uint64_t share_picture(const char *sha256, size_t at);
  * before the end of a; returns the new n, at most SHARE_CUTS. Longer ones win. */
 size_t share_cut(size_t *cuts, size_t n, const struct share_rows *a, const struct share_rows *b);
 
+/* Drops cuts less than SHARE_APART rows after the one before: each costs the prompt one sweep more,
+ * and a sweep with a prompt in it reads nearly every expert. Returns the new n. */
+#define SHARE_APART 64
+size_t share_thin(size_t *cuts, size_t n);
+
 #endif

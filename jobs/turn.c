@@ -30,7 +30,8 @@ static enum status begin(struct db *db, struct turn *t, struct queue_worker *w, 
 enum status turn_next(struct db *db, struct turn *t, struct queue_worker *w, struct err *e)
 {
     sqlite3_stmt *s;
-    if (w->input_order) return OK;
+    w->input_order = t->input;
+    if (t->input) return OK;
     enum status rc = db_stmt(db, &s,
                              "SELECT priority, id, place FROM jobs INDEXED BY jobs_next_input "
                              "WHERE state='pending' ORDER BY priority DESC, id LIMIT 1",
@@ -51,7 +52,9 @@ enum status turn_next(struct db *db, struct turn *t, struct queue_worker *w, str
     if (rc) return rc;
     t->before += n;
     t->oldest = oldest;
-    if (w->place < 0 || t->taken - t->before > t->limit) w->place = place;
+    int64_t passed = t->taken - t->before;
+    if (w->place < 0 || passed > t->limit) w->place = place;
+    w->input_order = passed > 2 * t->limit;
     return OK;
 }
 

@@ -16,7 +16,7 @@ static enum status open_experts(struct engine *g, const struct engine_opts *o, s
     struct expert_cache_opts c = {.mem = g->mem, .slots = o->plan.expert_slots};
     c.slot_bytes = expert_slot_bytes(g->io);
     c.keys = g->config.layers * g->config.experts;
-    c.readers = READERS;
+    c.readers = o->no_read_ahead ? 0 : READERS;
     c.fetch = expert_io_fetch;
     c.user = g->io;
     return expert_cache_open(&g->cache, &c, e);
@@ -32,6 +32,7 @@ static enum status open_sweep(struct engine *g, const struct engine_opts *o, str
     g->sweep.moe = (struct moe){.c = &g->sweep.c, .k = &g->config, .cache = g->cache, .io = g->io};
     g->sweep.moe.group = p->expert_slots > 1 ? p->expert_slots - 1 : 1;
     g->sweep.moe.guess =
+        !o->no_read_ahead &&
         p->expert_slots < (size_t)config_moe_layers(&g->config) * g->config.experts;
     g->sweep.moe.on_route = o->route || o->affinity ? step_route : NULL;
     g->sweep.moe.user = g;

@@ -23,6 +23,7 @@ struct engine_opts {
     struct compute compute;
     struct plan plan; /* from plan_make: sequences, rows per sweep, cache slots, pinned layers */
     bool direct_io;
+    bool no_read_ahead; /* read experts when they are needed: counts that repeat exactly */
     bool affinity;      /* learn which experts kinds of prompts use; takes affinity_bytes */
     size_t draft_fixed; /* draft that many tokens whenever possible; 0: adapt (plan.draft_rows 0:
                            never) */

@@ -116,6 +116,17 @@ size_t prefix_restore(struct prefix_store *p, const uint64_t *rows, size_t n, st
     return s->length;
 }
 
+size_t prefix_find(const struct prefix_store *p, const uint64_t *rows, size_t n)
+{
+    struct prefix_key key = prefix_empty();
+    size_t longest = 0;
+    for (size_t i = 0; i < n && p->n; i++) {
+        key = prefix_step(key, rows[i]);
+        if (index_of(p, key, i + 1) < p->n) longest = i + 1;
+    }
+    return longest;
+}
+
 bool prefix_keep(struct prefix_store *p, struct prefix_key key, const struct state *s)
 {
     if (index_of(p, key, s->length) < p->n) return true;

@@ -29,6 +29,8 @@ struct prefix_key prefix_step(struct prefix_key k, uint64_t row);
 /* The longest kept beginning of rows[0..n), at most n rows; its state is copied into s (capacity >=
  * n). Returns its length, 0 when there is none. */
 size_t prefix_restore(struct prefix_store *p, const uint64_t *rows, size_t n, struct state *s);
+/* The same length without a copy. */
+size_t prefix_find(const struct prefix_store *p, const uint64_t *rows, size_t n);
 /* Keeps a copy of s (length rows, named by key). Without room nothing happens and false is
  * returned. */
 bool prefix_keep(struct prefix_store *p, struct prefix_key key, const struct state *s);

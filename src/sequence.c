@@ -4,6 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Rows that ride along in a sweep are cheap, another sweep with a prompt in it is not. */
+#define WORTH_ROWS 64
+
 static void *copy(const void *from, size_t bytes, size_t room)
 {
     void *p = malloc(room ? room : 1);
@@ -78,10 +81,10 @@ const float *sequence_image_row(const struct sequence *s, size_t at, size_t hidd
     return NULL;
 }
 
-bool sequence_waits_for(const struct sequence *s, const struct sequence *other)
+bool sequence_waits_for(const struct sequence *s, const struct sequence *other, size_t kept)
 {
     if (!s->row_hash || !other->row_hash || other->next_cut == other->n_cuts) return false;
     size_t at = other->cuts[other->next_cut].at;
-    if (at >= s->n_prompt || at <= s->state.length) return false;
+    if (at >= s->n_prompt || at < kept + WORTH_ROWS) return false;
     return !memcmp(s->row_hash, other->row_hash, at * sizeof *s->row_hash);
 }

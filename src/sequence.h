@@ -20,6 +20,8 @@ struct constraint {
     void *user;
     void (*mask)(void *user, float *logits, size_t vocab);
     void (*push)(void *user, int32_t id);
+    /* Up to max tokens that probably follow, since the form leaves little else: a draft. */
+    size_t (*forced)(void *user, int32_t *ids, size_t max);
 };
 
 /* What the caller of engine_add describes. */
@@ -76,8 +78,8 @@ static inline size_t sequence_todo(const struct sequence *s)
 }
 /* The embedding of an image's row, or NULL where the row is a token. */
 const float *sequence_image_row(const struct sequence *s, size_t at, size_t hidden);
-/* Is `other`, not yet that far, going to keep a beginning that s shares and has not itself reached?
- */
-bool sequence_waits_for(const struct sequence *s, const struct sequence *other);
+/* Is `other`, not yet that far, going to keep a beginning that s shares and that is worth a sweep's
+ * wait to one that has `kept` rows of it already? */
+bool sequence_waits_for(const struct sequence *s, const struct sequence *other, size_t kept);
 
 #endif

@@ -13,6 +13,9 @@
 #define NONE          UINT32_MAX
 #define LEN_BUCKETS   4
 #define SHARE_BUCKETS 4
+#define GIVEN         (LEN_BUCKETS * SHARE_BUCKETS) /* bucket of what the form gave */
+#define BUCKETS       (GIVEN + 1)
+#define FORGIVE       (1.0 / 16384)
 #define DEFAULT_COST  0.25 /* of one more row, in units of a token's share of a sweep */
 
 struct spec {
@@ -24,7 +27,7 @@ struct spec {
     size_t size, table, at, used;
     struct bucket {
         double tried, right;
-    } bucket[LEN_BUCKETS * SHARE_BUCKETS];
+    } bucket[BUCKETS];
     struct {
         double n, x, y, xx, xy, tokens;
     } cost; /* decaying sums over sweeps */
@@ -61,7 +64,7 @@ enum status spec_open(struct spec **out, const struct spec_opts *o, struct err *
         return rc;
     }
     memset(s->head, 0xff, s->table * sizeof *s->head);
-    for (size_t i = 0; i < LEN_BUCKETS * SHARE_BUCKETS; i++) s->bucket[i] = (struct bucket){4, 2};
+    for (size_t i = 0; i < BUCKETS; i++) s->bucket[i] = (struct bucket){4, 2};
     *out = s;
     return OK;
 }
@@ -180,6 +183,14 @@ static double row_cost(const struct spec *s)
     return cost < 0.02 ? 0.02 : cost > 1 ? 1 : cost;
 }
 
+/* What was given up is tried again one day: the text may have changed. So slowly that the tries
+ * cost nothing. */
+static void forgive(struct bucket *b)
+{
+    double rate = b->right / b->tried;
+    b->right = (rate + (0.5 - rate) * FORGIVE) * b->tried;
+}
+
 void spec_draft(struct spec *s, const int32_t *known, size_t n, size_t max, struct spec_draft *out)
 {
     out->n = 0;
@@ -197,13 +208,32 @@ void spec_draft(struct spec *s, const int32_t *known, size_t n, size_t max, stru
         if (id < 0) break;
         unsigned b = bucket_of(match + (unsigned)out->n, share);
         chance *= s->bucket[b].right / s->bucket[b].tried;
-        if (chance < least) break;
+        if (chance < least) {
+            if (out->n == 0) forgive(&s->bucket[b]);
+            break;
+        }
         keep_agreeing(&p, out->n, id);
         out->bucket[out->n] = (uint8_t)b;
         out->ids[out->n++] = id;
     }
     s->stats.drafts += out->n > 0;
     s->stats.drafted += out->n;
+}
+
+bool spec_take(struct spec *s, size_t n, struct spec_draft *out)
+{
+    struct bucket *b = &s->bucket[GIVEN];
+    out->n = 0;
+    if (n == 0) return false;
+    if (!s->fixed && b->right / b->tried < row_cost(s)) {
+        forgive(b);
+        return false;
+    }
+    out->n = n;
+    memset(out->bucket, GIVEN, n);
+    s->stats.drafts++;
+    s->stats.drafted += n;
+    return true;
 }
 
 void spec_judge(struct spec *s, const struct spec_draft *d, size_t accepted)

@@ -11,6 +11,7 @@
 
 #include "src/mem.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -34,6 +35,9 @@ struct spec_draft {
     size_t n;
 };
 void spec_draft(struct spec *s, const int32_t *known, size_t n, size_t max, struct spec_draft *out);
+/* A draft whose ids [n <= SPEC_MAX_DRAFT] stand in out already: the form of the answer gave them.
+ * False, and no draft, where such do not pay. */
+bool spec_take(struct spec *s, size_t n, struct spec_draft *out);
 /* The first `accepted` ids of a draft were right; all after the first wrong one were never judged.
  */
 void spec_judge(struct spec *s, const struct spec_draft *d, size_t accepted);

@@ -53,8 +53,9 @@ static bool may_start(struct engine *g, size_t i)
 {
     struct sequence *s = g->running[i];
     if (s->started || !g->prefix || !s->row_hash) return true;
+    size_t kept = prefix_find(g->prefix, s->row_hash, s->n_prompt - 1);
     for (size_t j = 0; j < i; j++)
-        if (sequence_waits_for(s, g->running[j])) return false;
+        if (sequence_waits_for(s, g->running[j], kept)) return false;
     s->started = true;
     prefix_restore(g->prefix, s->row_hash, s->n_prompt - 1, &s->state);
     while (s->next_cut < s->n_cuts && s->cuts[s->next_cut].at <= s->state.length) s->next_cut++;
@@ -106,7 +107,11 @@ static void draft(struct gathering *a, struct sequence *s)
         s->n_prompt + s->max_tokens - s->n - 1; /* after the token this sweep gives for sure */
     size_t most = left < a->drafts ? left : a->drafts;
     s->draft.n = 0;
-    if (g->spec && most) spec_draft(g->spec, s->ids, s->n, most, &s->draft);
+    if (!g->spec || !most) return;
+    size_t some = most < SPEC_MAX_DRAFT ? most : SPEC_MAX_DRAFT;
+    const struct constraint *c = &s->constraint;
+    size_t forced = c->forced ? c->forced(c->user, s->draft.ids, some) : 0;
+    if (!spec_take(g->spec, forced, &s->draft)) spec_draft(g->spec, s->ids, s->n, most, &s->draft);
 }
 
 static void gather(struct gathering *a)

@@ -65,4 +65,15 @@ TEST(rows_are_told_apart)
     CHECK(share_token(-1) <= UINT32_MAX);
 }
 
+/* Cuts close to the one before, or to the start, are not worth a sweep. */
+TEST(close_cuts_are_dropped)
+{
+    size_t cuts[] = {SHARE_APART - 1, SHARE_APART, SHARE_APART + 5, 2 * SHARE_APART,
+                     2 * SHARE_APART + 1};
+    CHECK_INT(share_thin(cuts, 5), 2);
+    CHECK_INT(cuts[0], SHARE_APART);
+    CHECK_INT(cuts[1], 2 * SHARE_APART);
+    CHECK_INT(share_thin(cuts, 0), 0);
+}
+
 TEST_MAIN

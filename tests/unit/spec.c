@@ -1,0 +1,172 @@
+/* spec: drafts come from where the same tokens stood before, the surest first, and stop where they
+ * do not pay. */
+#include "src/spec.h"
+#include "tests/lib/test.h"
+
+static struct mem mem;
+
+static struct spec *open_spec(size_t ring, size_t fixed)
+{
+    struct err e;
+    struct spec *s = NULL;
+    mem_init(&mem, 0);
+    struct spec_opts o = {.mem = &mem, .ring_tokens = ring, .fixed = fixed};
+    if (spec_open(&s, &o, &e)) test_failed(__FILE__, __LINE__, "%s", e.text);
+    return s;
+}
+
+static void close_spec(struct spec *s)
+{
+    spec_close(s);
+    mem_close(&mem);
+}
+
+/* Own text: what followed the same two tokens before, as far as asked for. */
+TEST(own_text_is_searched)
+{
+    struct spec *s = open_spec(1000, 16);
+    struct spec_draft d;
+    const int32_t known[] = {9, 1, 2, 3, 4, 5, 8, 1, 2};
+    spec_draft(s, known, 9, 3, &d);
+    CHECK_INT(d.n, 3);
+    CHECK_INT(d.ids[0], 3);
+    CHECK_INT(d.ids[2], 5);
+    spec_draft(s, known, 9, 0, &d);
+    CHECK_INT(d.n, 0);
+    const int32_t fresh[] = {9, 1, 2, 3, 4, 5, 8, 2, 1};
+    spec_draft(s, fresh, 9, 3, &d);
+    CHECK_INT(d.n, 0);
+    spec_draft(s, known, 2, 3, &d);
+    CHECK_INT(d.n, 0);
+    close_spec(s);
+}
+
+/* A finished output is found by others, with the end of its prompt; not beyond its own end. */
+TEST(finished_outputs_are_searched)
+{
+    struct spec *s = open_spec(1000, 16);
+    struct spec_draft d;
+    const int32_t done[] = {50, 51, 52, 1, 2, 3}, other[] = {60, 61, 62};
+    const int32_t known[] = {70, 51, 52};
+    spec_learn(s, done, 6, 3);
+    spec_learn(s, other, 3, 1);
+    spec_draft(s, known, 3, 16, &d);
+    CHECK_INT(d.n, 3);
+    for (int i = 0; i < 3; i++) CHECK_INT(d.ids[i], i + 1);
+    close_spec(s);
+}
+
+/* The longer match counts more than several short ones, and the majority among equals. */
+TEST(places_vote)
+{
+    struct spec *s = open_spec(1000, 1);
+    struct spec_draft d;
+    const int32_t shorter[] = {7, 5, 6, 100}, longer[] = {2, 3, 4, 5, 6, 200};
+    for (int i = 0; i < 2; i++) spec_learn(s, shorter, 4, 0);
+    spec_learn(s, longer, 6, 0);
+    const int32_t known[] = {1, 2, 3, 4, 5, 6};
+    spec_draft(s, known, 6, 1, &d);
+    CHECK_INT(d.n, 1);
+    CHECK_INT(d.ids[0], 200);
+    const int32_t plain[] = {0, 5, 6};
+    spec_learn(s, shorter, 4, 0);
+    spec_draft(s, plain, 3, 1, &d);
+    CHECK_INT(d.ids[0], 100);
+    close_spec(s);
+}
+
+/* The ring forgets the oldest and never drafts what was overwritten; every draft is of tokens that
+ * were learned, whatever goes round. */
+TEST(ring_wraps_around)
+{
+    struct spec *s = open_spec(64, 0);
+    struct spec_draft d;
+    unsigned long long r = 1;
+    const int32_t first[] = {1000, 1001, 1002, 1003}, known[] = {7, 1000, 1001};
+    spec_learn(s, first, 4, 0);
+    spec_draft(s, known, 3, 4, &d);
+    CHECK_INT(d.n, 2);
+    for (int round = 0; round < 200; round++) {
+        int32_t text[20];
+        size_t n = 3 + test_rand(&r) % 17;
+        for (size_t i = 0; i < n; i++) text[i] = (int32_t)(test_rand(&r) % 5);
+        spec_learn(s, text, n, test_rand(&r) % n);
+        spec_draft(s, text, n, 16, &d);
+        CHECK(d.n <= 16);
+        for (size_t i = 0; i < d.n; i++) CHECK(d.ids[i] >= 0 && d.ids[i] < 5);
+    }
+    spec_draft(s, known, 3, 4, &d);
+    CHECK_INT(d.n, 0);
+    /* One that is longer than the ring is left alone. */
+    static int32_t huge[100];
+    spec_learn(s, huge, 100, 0);
+    close_spec(s);
+}
+
+/* Drafts that are always wrong stop; they come back when they have become right. */
+static size_t drafted(struct spec *s, const int32_t *known, size_t n, int rounds, bool right)
+{
+    struct spec_draft d;
+    size_t sum = 0;
+    for (int i = 0; i < rounds; i++) {
+        spec_draft(s, known, n, 4, &d);
+        sum += d.n;
+        if (d.n) spec_judge(s, &d, right ? d.n : 0);
+    }
+    return sum;
+}
+
+TEST(drafts_that_do_not_pay_stop)
+{
+    struct spec *s = open_spec(1000, 0);
+    struct spec_stats t;
+    const int32_t known[] = {1, 2, 3, 4, 1, 2};
+    drafted(s, known, 6, 100, false);
+    CHECK(drafted(s, known, 6, 1000, false) < 60);
+    spec_stats(s, &t);
+    CHECK_INT(t.accepted, 0);
+    drafted(s, known, 6, 40000, true);
+    CHECK_INT(drafted(s, known, 6, 1, true), 4);
+    spec_stats(s, &t);
+    CHECK(t.accepted > 0 && t.accepted <= t.drafted);
+    close_spec(s);
+}
+
+/* When rows are dear a doubtful draft is not made, when they cost nothing it is; a fixed length
+ * asks nobody. */
+TEST(cost_decides)
+{
+    const int32_t known[] = {1, 2, 3, 4, 1, 2};
+    struct spec_draft d;
+    struct spec *dear = open_spec(1000, 0);
+    for (size_t i = 1; i <= 50; i++) spec_cost(dear, 1 + i % 7, 1 + i % 7, 1.0 + (double)(i % 7));
+    spec_draft(dear, known, 6, 4, &d);
+    CHECK_INT(d.n, 0);
+    close_spec(dear);
+    struct spec *cheap = open_spec(1000, 0);
+    for (size_t i = 1; i <= 50; i++) spec_cost(cheap, 1 + i % 7, 1 + i % 7, 10.0);
+    spec_draft(cheap, known, 6, 4, &d);
+    CHECK_INT(d.n, 4);
+    close_spec(cheap);
+    struct spec *fixed = open_spec(1000, 2);
+    drafted(fixed, known, 6, 500, false);
+    spec_draft(fixed, known, 6, 4, &d);
+    CHECK_INT(d.n, 2);
+    close_spec(fixed);
+}
+
+/* What the form of an answer gives is tried until it proves wrong. */
+TEST(given_drafts_are_judged)
+{
+    struct spec *s = open_spec(1000, 0);
+    struct spec_draft d = {.ids = {5, 6}};
+    CHECK(!spec_take(s, 0, &d));
+    CHECK(spec_take(s, 2, &d) && d.n == 2);
+    spec_judge(s, &d, 2);
+    for (int i = 0; i < 100 && spec_take(s, 2, &d); i++) spec_judge(s, &d, 0);
+    CHECK(!spec_take(s, 2, &d));
+    CHECK_INT(d.n, 0);
+    close_spec(s);
+}
+
+TEST_MAIN
