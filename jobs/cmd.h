@@ -48,7 +48,8 @@ enum exit_code {
     X(CMD_MERGE, merge, "QUEUE.db...", "results of shards as one file; says what is missing")      \
     X(CMD_VERIFY, verify, "[OUT.jsonl...]", "is a queue whole, and do exports match?")             \
     X(CMD_PLAN, plan, "", "how memory would be shared out")                                        \
-    X(CMD_INFO, info, "", "what a model is, and whether its files are whole")
+    X(CMD_INFO, info, "", "what a model is, and whether its files are whole")                      \
+    X(CMD_REPACK, repack, "", "write a model anew, its experts laid out for reading")
 
 /* One bit per command, listed or not, for the options' "which commands take it". */
 enum cmd_bit {
@@ -68,7 +69,8 @@ enum cmd_bit {
     CMD_PLAN = 1 << 13,
     CMD_INFO = 1 << 14,
     CMD_BENCH = 1 << 15,
-    CMD_ALL = (1 << 16) - 1,
+    CMD_REPACK = 1 << 16,
+    CMD_ALL = (1 << 17) - 1,
 };
 
 /* What the choices of the table give; 0 is always the default. */
@@ -139,6 +141,7 @@ struct cmd_options {
     uint64_t context;
     bool no_drafts;        /* --draft off */
     uint64_t draft_tokens; /* --draft N; 0: adapt */
+    uint64_t shard_bytes;  /* repack */
 
     struct cmd_list stops;      /* what job.stops points to */
     struct image_ref_map *maps; /* what images.maps points to; each `from` is owned */
