@@ -50,6 +50,7 @@ enum exit_code {
     X(CMD_PLAN, plan, "", "how memory would be shared out")                                        \
     X(CMD_INFO, info, "", "what a model is, and whether its files are whole")                      \
     X(CMD_BENCH, bench, "", "measured figures of this machine, beside its limits")
+    X(CMD_REPACK, repack, "", "write a model anew, its experts laid out for reading")
 
 /* One bit per command, listed or not, for the options' "which commands take it". */
 enum cmd_bit {
@@ -69,7 +70,8 @@ enum cmd_bit {
     CMD_PLAN = 1 << 13,
     CMD_INFO = 1 << 14,
     CMD_BENCH = 1 << 15,
-    CMD_ALL = (1 << 16) - 1,
+    CMD_REPACK = 1 << 16,
+    CMD_ALL = (1 << 17) - 1,
 };
 
 /* What the choices of the table give; 0 is always the default. */
@@ -144,6 +146,7 @@ struct cmd_options {
     uint64_t context;
     bool no_drafts;        /* --draft off */
     uint64_t draft_tokens; /* --draft N; 0: adapt */
+    uint64_t shard_bytes;  /* repack */
 
     struct cmd_list stops;      /* what job.stops points to */
     struct image_ref_map *maps; /* what images.maps points to; each `from` is owned */

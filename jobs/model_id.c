@@ -8,15 +8,14 @@
 #include <sha2.h>
 #include <string.h>
 
-static enum status hash_part(SHA2_CTX *c, const char *path, uint64_t len, struct err *e)
+static enum status hash_file(SHA2_CTX *c, const char *path, struct err *e)
 {
     struct os_file f;
     enum status rc = os_open(&f, path, false, e);
     if (rc) return rc;
     char block[1 << 16];
-    if (len > f.size) len = f.size;
-    for (uint64_t at = 0; at < len && !rc;) {
-        size_t n = len - at < sizeof block ? (size_t)(len - at) : sizeof block;
+    for (uint64_t at = 0; at < f.size && !rc;) {
+        size_t n = f.size - at < sizeof block ? (size_t)(f.size - at) : sizeof block;
         rc = os_read_at(&f, at, block, n, path, e);
         if (!rc) SHA256Update(c, (const uint8_t *)block, n);
         at += n;
@@ -25,21 +24,15 @@ static enum status hash_part(SHA2_CTX *c, const char *path, uint64_t len, struct
     return rc;
 }
 
-/* The header of a safetensors file: its length in the first 8 bytes, then so many of JSON. */
-static enum status hash_header(SHA2_CTX *c, const char *path, struct err *e)
+static void hash_tensor(SHA2_CTX *c, const struct tensor_info *t)
 {
-    struct os_file f;
-    unsigned char b[8];
-    enum status rc = os_open(&f, path, false, e);
-    if (rc) return rc;
-    uint64_t size = f.size, len = 0;
-    rc = os_read_at(&f, 0, b, sizeof b, path, e);
-    os_close(&f);
-    if (rc) return rc;
-    for (int i = 7; i >= 0; i--) len = len << 8 | b[i];
-    for (unsigned i = 0; i < 8; i++) b[i] = (unsigned char)(size >> (8 * i));
-    SHA256Update(c, b, sizeof b);
-    return hash_part(c, path, len < size ? len + 8 : size, e);
+    unsigned char shape[8 * TENSOR_MAX_DIMS];
+    for (unsigned i = 0; i < 8 * t->dims; i++)
+        shape[i] = (unsigned char)(t->shape[i / 8] >> (8 * (i % 8)));
+    SHA256Update(c, (const uint8_t *)t->name, strlen(t->name) + 1);
+    SHA256Update(c, (const uint8_t *)t->dtype, strlen(t->dtype) + 1);
+    SHA256Update(c, (const uint8_t *)&(unsigned char){(unsigned char)t->dims}, 1);
+    SHA256Update(c, shape, 8 * t->dims);
 }
 
 enum status model_id(const char *dir, char sha256[65], struct err *e)
@@ -55,11 +48,10 @@ enum status model_id(const char *dir, char sha256[65], struct err *e)
         struct buf path = {0};
         SHA256Update(&c, (const uint8_t *)small[i], strlen(small[i]) + 1);
         rc = buf_addf(&path, e, "%s/%s", dir, small[i]);
-        if (!rc && os_exists(path.data)) rc = hash_part(&c, path.data, UINT64_MAX, e);
+        if (!rc && os_exists(path.data)) rc = hash_file(&c, path.data, e);
         buf_free(&path);
     }
-    for (size_t i = 0; i < safetensors_files(s) && !rc; i++)
-        rc = hash_header(&c, safetensors_path(s, (unsigned)i), e);
+    for (size_t i = 0; i < safetensors_count(s) && !rc; i++) hash_tensor(&c, safetensors_at(s, i));
     safetensors_close(s);
     if (rc) return rc;
     SHA256End(&c, sha256);

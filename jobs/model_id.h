@@ -5,8 +5,9 @@
 
 #include "src/err.h"
 
-/* SHA-256 in hex over the small files (configuration, tokenizer, preprocessor) and, of each file of
- * weights, the size and the header. */
+/* SHA-256 in hex over the small files (configuration, tokenizer, preprocessor) and each tensor's
+ * name, type and shape; which file holds it, and where, is left out: a repacked model is the same
+ * model. */
 enum status model_id(const char *dir, char sha256[65], struct err *e);
 
 #endif

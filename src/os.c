@@ -11,6 +11,7 @@
 #include <sys/file.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <sys/vfs.h>
 #include <time.h>
 #include <unistd.h>
@@ -174,6 +175,24 @@ void os_publish_write(struct os_publish *p, const void *data, size_t len)
         publish_fail(p, errno, "write");
 }
 
+static void publish_flush(struct os_publish *p)
+{
+    if (!p->failed && fflush(p->f) != 0) publish_fail(p, errno, "write");
+    if (!p->failed && (fault_due(OS_FAULT_SYNC) ? (errno = EIO, -1) : fsync(fileno(p->f))) != 0)
+        publish_fail(p, errno, "sync");
+}
+
+enum status os_publish_sync(struct os_publish *p, struct err *e)
+{
+    publish_flush(p);
+    if (p->failed) {
+        if (e) *e = p->why;
+        return p->why.code;
+    }
+    posix_fadvise(fileno(p->f), 0, 0, POSIX_FADV_DONTNEED);
+    return OK;
+}
+
 static int sync_folder_of(const char *path)
 {
     char *dir = join(path, "");
@@ -193,9 +212,7 @@ static int sync_folder_of(const char *path)
 
 enum status os_publish_commit(struct os_publish *p, struct err *e)
 {
-    if (!p->failed && fflush(p->f) != 0) publish_fail(p, errno, "write");
-    if (!p->failed && (fault_due(OS_FAULT_SYNC) ? (errno = EIO, -1) : fsync(fileno(p->f))) != 0)
-        publish_fail(p, errno, "sync");
+    publish_flush(p);
     if (fclose(p->f) != 0 && !p->failed) publish_fail(p, errno, "close");
     p->f = NULL;
     if (!p->failed && rename(p->tmp, p->path) != 0) publish_fail(p, errno, "rename");
@@ -222,9 +239,31 @@ void os_publish_abort(struct os_publish *p)
     *p = (struct os_publish){0};
 }
 
+enum status os_make_folder(const char *path, struct err *e)
+{
+    struct stat st;
+    if (mkdir(path, 0777) == 0) {
+        int errnum = sync_folder_of(path);
+        return errnum ? err_errno(e, errnum, "cannot sync the folder of %s", path) : OK;
+    }
+    int errnum = errno;
+    if (errnum == EEXIST && stat(path, &st) == 0 && S_ISDIR(st.st_mode)) return OK;
+    return err_errno(e, errnum, "cannot make folder %s", path);
+}
+
+enum status os_free_bytes(const char *path, uint64_t *bytes, struct err *e)
+{
+    struct statvfs fs;
+    if (statvfs(path, &fs) != 0)
+        return err_errno(e, errno, "cannot tell the free space of %s", path);
+    *bytes = (uint64_t)fs.f_bavail * fs.f_frsize;
+    return OK;
+}
+
 enum status os_lock(int *fd, const char *path, bool shared, struct err *e)
 {
     *fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    if (*fd < 0 && errno == EISDIR) *fd = open(path, O_RDONLY | O_CLOEXEC);
     if (*fd < 0) return err_errno(e, errno, "cannot open %s", path);
     if (flock(*fd, (shared ? LOCK_SH : LOCK_EX) | LOCK_NB) == 0) return OK;
     int errnum = errno;

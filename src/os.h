@@ -47,13 +47,21 @@ struct os_publish {
 enum status os_publish_begin(struct os_publish *p, const char *path, struct err *e);
 /* Errors are kept and reported by commit, so that writers need not check each call. */
 void os_publish_write(struct os_publish *p, const void *data, size_t len);
+/* Everything written so far is on the disk and no longer in the page cache: who reads p->tmp now
+ * reads the disk. After an error end with abort. */
+enum status os_publish_sync(struct os_publish *p, struct err *e);
 /* Ends p either way; after an error the temporary file is gone and the old file untouched. */
 enum status os_publish_commit(struct os_publish *p, struct err *e);
 void os_publish_abort(struct os_publish *p);
 
-/* The kernel's lock on a file, made where it is missing and left behind: any death of the process
- * ends the lock. Shared locks exclude only an exclusive one. E_LOCKED when another process holds
- * it. */
+/* The folder path, made where it is missing; its parent must be there. */
+enum status os_make_folder(const char *path, struct err *e);
+/* What this user may still write to the file system that holds path. */
+enum status os_free_bytes(const char *path, uint64_t *bytes, struct err *e);
+
+/* The kernel's lock on a file, made where it is missing and left behind, or on a folder: any death
+ * of the process ends the lock. Shared locks exclude only an exclusive one. E_LOCKED when another
+ * process holds it. */
 enum status os_lock(int *fd, const char *path, bool shared, struct err *e);
 void os_unlock(int *fd);
 

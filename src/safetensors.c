@@ -118,6 +118,7 @@ static enum status parse_shape(const char *path, const cJSON *dtype, const cJSON
     for (size_t i = 0; i < sizeof dtypes / sizeof *dtypes && cJSON_IsString(dtype); i++)
         if (!strcmp(dtype->valuestring, dtypes[i].name)) {
             t->type = dtypes[i].type;
+            t->dtype = dtypes[i].name;
             *bytes = dtypes[i].bytes;
         }
     if (!*bytes)
@@ -190,9 +191,10 @@ static enum status add_tensors(struct safetensors *s, unsigned file, const cJSON
         *t = (struct tensor_info){.name = name, .file = file};
         size_t len = strlen(c->string) + 1;
         memcpy(name, c->string, len);
-        name += len;
         enum status rc = parse_tensor(f, c, data, t, e);
         if (rc) return rc;
+        if (!strncmp(name, SAFETENSORS_PAD, strlen(SAFETENSORS_PAD))) continue;
+        name += len;
         s->n++;
     }
     return OK;

@@ -2,7 +2,10 @@
  *
  * Opening reads the headers only and checks them against the files' sizes: every tensor's bytes lie
  * inside its file, do not overlap the header and match dtype x shape. Nothing is sized from a
- * declared shape before that. Thread safe once open. */
+ * declared shape before that. Thread safe once open.
+ *
+ * Tensors whose names begin with SAFETENSORS_PAD fill the space between others (the format allows
+ * no holes); they are checked and then forgotten. */
 #ifndef NS_SAFETENSORS_H
 #define NS_SAFETENSORS_H
 
@@ -13,10 +16,12 @@
 #include <stdint.h>
 
 #define TENSOR_MAX_DIMS 5
+#define SAFETENSORS_PAD "__pad__."
 
 struct tensor_info {
     const char *name;
-    enum dtype type; /* DT_F32, DT_BF16, DT_U8 or DT_OTHER */
+    enum dtype type;   /* DT_F32, DT_BF16, DT_U8 or DT_OTHER */
+    const char *dtype; /* as the file names it: "BF16" */
     unsigned dims;
     uint64_t shape[TENSOR_MAX_DIMS];
     unsigned file;   /* index for safetensors_file */

@@ -97,6 +97,48 @@ TEST(publish_is_all_or_nothing)
     }
 }
 
+/* What was synced can be read before it is published; a failed sync is told, and again at the end.
+ */
+TEST(publish_sync)
+{
+    struct os_publish p;
+    struct err e;
+    const char *path = test_path("synced");
+    CHECK_OK(os_publish_begin(&p, path, &e), e);
+    os_publish_write(&p, "abc", 3);
+    CHECK_OK(os_publish_sync(&p, &e), e);
+    char *now = test_read(p.tmp, NULL);
+    CHECK_STR(now, "abc");
+    free(now);
+    CHECK(!os_exists(path));
+    os_fault(OS_FAULT_SYNC, 0, false);
+    CHECK_ERR(os_publish_sync(&p, &e), E_IO, e, "cannot sync");
+    CHECK_ERR(os_publish_commit(&p, &e), E_IO, e, "cannot sync");
+    CHECK(!os_exists(path));
+}
+
+/* A folder is made once, in a folder that is there, and can be locked like a file. */
+TEST(folders)
+{
+    struct err e;
+    const char *path = test_path("folder");
+    int one, two;
+    uint64_t bytes;
+    CHECK_OK(os_make_folder(path, &e), e);
+    CHECK_OK(os_make_folder(path, &e), e);
+    CHECK_ERR(os_make_folder(test_path("none/folder"), &e), E_IO, e, "cannot make folder");
+    test_write(test_path("file"), "", 0);
+    CHECK_ERR(os_make_folder(test_path("file"), &e), E_IO, e, "exists");
+    CHECK_OK(os_lock(&one, path, false, &e), e);
+    CHECK_ERR(os_lock(&two, path, false, &e), E_LOCKED, e, "another process");
+    os_unlock(&one);
+    CHECK_OK(os_lock(&two, path, false, &e), e);
+    os_unlock(&two);
+    CHECK_OK(os_free_bytes(path, &bytes, &e), e);
+    CHECK(bytes > 0);
+    CHECK_ERR(os_free_bytes(test_path("none"), &bytes, &e), E_IO, e, "free space");
+}
+
 static atomic_int sum;
 static void add_task(void *ctx, size_t task, unsigned thread)
 {

@@ -54,6 +54,7 @@ TEST(shards)
     CHECK_INT(b->shape[0], 2);
     CHECK_INT(b->shape[1], 3);
     CHECK_INT(safetensors_find(s, "a")->type, DT_BF16);
+    CHECK_STR(safetensors_find(s, "a")->dtype, "BF16");
     char dst[24];
     CHECK_OK(safetensors_read(s, b, dst, &e), e);
     CHECK(!memcmp(dst, "0123456789abcdefghijklmn", 24));
@@ -62,6 +63,29 @@ TEST(shards)
     CHECK_HAS(safetensors_path(s, c->file), "two.safetensors");
     CHECK(safetensors_memory(s) >= 3 * sizeof(struct tensor_info) + 6);
     safetensors_close(s);
+}
+
+/* Padding is no tensor, but a file that ends in it must be whole. */
+TEST(padding)
+{
+    for (size_t cut = 0; cut < 2; cut++) {
+        const char *dir = st_dir(cut ? "pad-cut" : "pad");
+        struct st_file f = {0};
+        st_add(&f, "a", "U8", "[1]", "a", 1);
+        st_add(&f, "__pad__.0", "U8", "[3]", "\0\0\0", 3);
+        st_add(&f, "b", "U8", "[1]", "b", 1);
+        st_add(&f, "__pad__.1", "U8", "[2]", "\0\0", 2);
+        st_write(&f, dir, "model.safetensors", cut);
+        if (cut) {
+            CHECK_ERR(safetensors_open(&s, dir, false, &e), E_MODEL, e, "tensor __pad__.1 needs");
+            break;
+        }
+        CHECK_OK(safetensors_open(&s, dir, false, &e), e);
+        CHECK_INT(safetensors_count(s), 2);
+        CHECK_STR(safetensors_at(s, 1)->name, "b");
+        CHECK_INT(safetensors_at(s, 1)->offset - safetensors_at(s, 0)->offset, 4);
+        safetensors_close(s);
+    }
 }
 
 /* Without an index: the one file, whatever its name; model.safetensors before others; not two. */
