@@ -1,7 +1,7 @@
 # The rules of the house that a line can show; called by lint.sh with the layers first, then all C files.
 # Prints "file:line: [rule] what" for each finding.
 
-function finding(rule, line, text) { print FILENAME ":" line ": [" rule "] " text }
+function finding(rule, line, text) { print where ":" line ": [" rule "] " text }
 
 function stem(path) { sub(/\.[ch]$/, "", path); return path }
 
@@ -27,7 +27,7 @@ function code_of(s,    out, i, c, two) {
 }
 
 function check_layer(line, target,    from, to) {
-    from = known(stem(FILENAME)); to = known(stem(target))
+    from = known(stem(where)); to = known(stem(target))
     if (!(from in layer) || !(to in layer)) return   # said where the file begins
     if (group[from] == group[to]) return
     if (layer[to] > layer[from])
@@ -51,21 +51,20 @@ function check_include(line, s,    target) {
 }
 
 function begin_file(    s) {
+    where = FILENAME
     n_lines = in_comment = body = 0; guard = ""
-    product = FILENAME ~ /^(src|vision|jobs)\//
-    quiet = product && FILENAME !~ /^jobs\/cmd/ && FILENAME != "src/main.c"
-    s = known(stem(FILENAME))
+    product = where ~ /^(src|vision|jobs)\//
+    quiet = product && where !~ /^jobs\/cmd/ && where != "src/main.c"
+    s = known(stem(where))
     if (product && !(s in layer)) finding("layers", 1, s " is not in tests/layers.txt")
 }
 
 function end_file(    want) {
-    FILENAME_now = FILENAME; FILENAME = last_file
     if (n_lines > 600) finding("size", n_lines, n_lines " lines, at most 600")
-    if (last_file ~ /\.h$/) {
-        want = toupper(stem(last_file)); sub(/.*\//, "", want); want = "NS_" want "_H"
-        if (guard != want && !(last_file ~ /^tests\// && guard == "NS_TEST_" substr(want, 4))) finding("guards", 1, "no header guard " want)
-    }
-    FILENAME = FILENAME_now
+    if (where !~ /\.h$/) return
+    want = toupper(stem(where)); sub(/.*\//, "", want)
+    if (guard != "NS_" want "_H" && !(where ~ /^tests\// && guard == "NS_TEST_" want "_H"))
+        finding("guards", 1, "no header guard NS_" want "_H")
 }
 
 BEGIN {
@@ -74,6 +73,7 @@ BEGIN {
 }
 
 FILENAME == layers_file {
+    where = FILENAME
     if ($0 !~ /^[0-9]/) next
     for (i = 3; i <= NF; i++) {
         if ($i in group && group[$i] != $2) finding("layers", FNR, $i " is " $2 " here and " group[$i] " before")
@@ -84,8 +84,7 @@ FILENAME == layers_file {
 }
 
 FNR == 1 {
-    if (last_file != "") end_file()
-    last_file = FILENAME
+    if (where != layers_file) end_file()
     begin_file()
     if ($0 !~ /^\/\*/) finding("heads", 1, "does not begin with a comment that says what the file is")
 }
@@ -107,4 +106,4 @@ FNR == 1 {
     }
 }
 
-END { if (last_file != "") end_file() }
+END { if (where != layers_file) end_file() }
