@@ -49,7 +49,7 @@ enum exit_code {
     X(CMD_VERIFY, verify, "[OUT.jsonl...]", "is a queue whole, and do exports match?")             \
     X(CMD_PLAN, plan, "", "how memory would be shared out")                                        \
     X(CMD_INFO, info, "", "what a model is, and whether its files are whole")                      \
-    X(CMD_BENCH, bench, "", "measured figures of this machine, beside its limits")
+    X(CMD_BENCH, bench, "", "measured figures of this machine, beside its limits")                 \
     X(CMD_REPACK, repack, "", "write a model anew, its experts laid out for reading")
 
 /* One bit per command, listed or not, for the options' "which commands take it". */
