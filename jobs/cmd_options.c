@@ -12,7 +12,7 @@
 #define COMPUTE (CMD_RUN | CMD_WORK | CMD_PLAN | CMD_BENCH)
 #define QUEUE                                                                                      \
     (CMD_RUN | CMD_ADD | CMD_WORK | CMD_STATUS | CMD_LIST_JOBS | CMD_SHOW | CMD_ERRORS |           \
-     CMD_RETRY | CMD_CANCEL | CMD_EXPORT | CMD_VERIFY)
+     CMD_RETRY | CMD_CANCEL | CMD_EXPORT | CMD_VERIFY | CMD_BACKUP)
 #define FILTERS (CMD_LIST_JOBS | CMD_ERRORS | CMD_RETRY | CMD_CANCEL)
 #define REPORTS                                                                                    \
     (CMD_CHECK | CMD_STATUS | CMD_LIST_JOBS | CMD_SHOW | CMD_ERRORS | CMD_MERGE | CMD_VERIFY |     \
@@ -36,8 +36,10 @@ const struct cmd_option cmd_table[] = {
     {"model", 'm', "DIR", "folder of the model",
      WORKERS | CMD_CHECK | CMD_PLAN | CMD_INFO | CMD_BENCH | CMD_REPACK, TEXT(model)},
     {"output", 'o', "FILE",
-     "where results go; replaced whole, never appended to; of repack: a new folder",
-     CMD_RUN | CMD_EXPORT | CMD_MERGE | CMD_REPACK, TEXT(output)},
+     "where results go; replaced whole, never appended to; of repack: a new folder; of backup: a "
+     "new "
+     "file",
+     CMD_RUN | CMD_EXPORT | CMD_MERGE | CMD_REPACK | CMD_BACKUP, TEXT(output)},
     {"errors-file", 0, "FILE", "write failed jobs here as well", CMD_RUN | CMD_EXPORT,
      TEXT(errors_file)},
     {"db", 0, "FILE", "the queue; run makes one beside its output", QUEUE, TEXT(db)},

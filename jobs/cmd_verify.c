@@ -24,10 +24,11 @@ int cmd_verify(const struct cmd_options *o)
     if (rc) return cmd_fail(&e);
     rc = verify_queue(q.db, tell, NULL, &n, &e);
     for (size_t i = 0; i < o->operands.n && !rc; i++) {
-        bool same;
-        rc = verify_export(q.db, o->operands.at[i], &same, &e);
-        if (rc || same) continue;
-        printf("%s is not what an export writes now\n", o->operands.at[i]);
+        uint64_t line;
+        rc = verify_export(q.db, o->operands.at[i], &line, &e);
+        if (rc || !line) continue;
+        printf("%s is not what an export writes now, from line %llu on\n", o->operands.at[i],
+               (unsigned long long)line);
         n++;
     }
     cmd_queue_close(&q);
