@@ -20,7 +20,7 @@ enum exit_code {
     EXIT_SOME_FAILED = 1,
     EXIT_USAGE = 2,
     EXIT_REJECTED = 3, /* --strict: bad input, nothing run */
-    EXIT_UNUSABLE = 4, /* model or database cannot be used */
+    EXIT_UNUSABLE = 4, /* model or database cannot be used, no memory */
     EXIT_STORAGE = 5,  /* disk full, I/O error */
     EXIT_HELD = 6,     /* another run holds the queue */
     EXIT_LIMIT = 7,    /* stopped by a limit, work left */
@@ -112,7 +112,6 @@ struct cmd_options {
     bool retry_failed, fresh, dry_run, strict, allow_model_change;
     uint64_t max_jobs;
     int64_t deadline;    /* --deadline as seconds since 1970 */
-    bool halt_now;       /* --halt now,fail=N: stop at once, not soon */
     uint64_t halt_fails; /* --halt fail=N: stop when so many jobs failed */
     double halt_percent; /* --halt fail=P% */
 

@@ -2,6 +2,8 @@
 #include "jobs/progress.h"
 #include "tests/lib/test.h"
 
+#include <time.h>
+
 static char seen[4096];
 
 static void keep(void *user, const char *text, size_t len)
@@ -49,6 +51,28 @@ TEST(steady_line)
     s.event = PIPELINE_ENDED;
     progress_event(&p, &s);
     CHECK_STR(seen, "\r\033[K");
+}
+
+static int64_t noon(void)
+{
+    return 1000000000 - 1000000000 % 86400 + 43200;
+}
+
+/* With a clock the time of day at which all is done stands behind the time left. */
+TEST(time_of_day)
+{
+    struct progress p = begin(PROGRESS_LOG);
+    struct pipeline_state s = state;
+    CHECK(setenv("TZ", "UTC", 1) == 0);
+    tzset();
+    p.clock = noon;
+    s.event = PIPELINE_STARTED;
+    progress_event(&p, &s);
+    CHECK_HAS(seen, "read, ETA 1 h 02 m, Sun 13:02\n");
+    *seen = 0;
+    s.eta_s = -1;
+    progress_event(&p, &s);
+    CHECK_HAS(seen, "read, ETA ?\n");
 }
 
 /* A failure is told at once, above the line; an answer is not. */
