@@ -13,7 +13,7 @@ CREATE TABLE inputs( -- what was imported: one row a JSONL file, picture or fold
   complete INTEGER NOT NULL DEFAULT 0, -- 1: all of them
   imported_at INTEGER NOT NULL         -- seconds since 1970, as every *_at
 ) STRICT;
-INSERT INTO inputs VALUES(1,'/home/user/jobs.jsonl','lines',301,'4f86d4c8cadf4cf7d84b6c3f2ad3fc02c926df4b2288f989f770f22946cebf40','70d0a2f87830afc60fba5bcb2a65a1a3c913f0ba61759ee9f16e9725d5df7179',6,6,1,1796131949);
+INSERT INTO inputs VALUES(1,'/data/jobs.jsonl','lines',301,'4f86d4c8cadf4cf7d84b6c3f2ad3fc02c926df4b2288f989f770f22946cebf40','70d0a2f87830afc60fba5bcb2a65a1a3c913f0ba61759ee9f16e9725d5df7179',6,6,1,1796131949);
 CREATE TABLE jobs( -- one row a line or picture
   id INTEGER PRIMARY KEY,
   input_id INTEGER NOT NULL REFERENCES inputs(id),
