@@ -139,7 +139,7 @@ const struct cmd_option cmd_table[] = {
     {"all", 0, NULL, "every job that fits", CMD_RETRY | CMD_CANCEL, FLAG(all)},
     {"limit", 0, "N", "at most so many", CMD_LIST_JOBS | CMD_ERRORS, COUNT(limit, 1)},
     {"watch", 0, "[TIME]", "again and again (every 2 s)", CMD_STATUS, SECONDS(watch_s)},
-    {"progress", 0, "HOW", "how progress is shown", WORKERS | CMD_ADD | CMD_MERGE,
+    {"progress", 0, "HOW", "how progress is shown", WORKERS,
      CHOICE(progress, "auto|tty|plain|json|none")},
     {"eta", 0, NULL, "show the time of day as well at which it will be done", WORKERS | CMD_STATUS,
      FLAG(eta)},
