@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #define RETRY_S      5.0
@@ -68,7 +69,10 @@ static void keep_kinds(struct night *n, bool last)
 static void on_event(void *user, const struct pipeline_state *s)
 {
     struct night *n = user;
+    struct winsize w;
     if (s->event == PIPELINE_SAVED) keep_kinds(n, false);
+    /* A terminal may be resized at any time. */
+    n->progress.columns = ioctl(STDERR_FILENO, TIOCGWINSZ, &w) == 0 ? w.ws_col : 0;
     progress_event(&n->progress, s);
 }
 

@@ -92,6 +92,19 @@ static bool is_failure(const struct pipeline_state *s)
     return s->event == PIPELINE_RETRY || (s->event == PIPELINE_JOB && s->code);
 }
 
+/* A line that wraps cannot be written over: the bar goes first, then what stands behind. */
+static void fit(struct buf *b, const struct progress *p, const struct pipeline_state *s)
+{
+    size_t start = b->len, most = p->columns ? p->columns - 1 : SIZE_MAX;
+    enum status rc = bar(b, s);
+    if (!rc) rc = summary(b, p, s);
+    if (b->len - start > most) {
+        b->len = start;
+        summary(b, p, s);
+    }
+    if (b->len - start > most) b->len = start + most;
+}
+
 static void steady_line(struct progress *p, const struct pipeline_state *s)
 {
     struct buf b = {0};
@@ -101,7 +114,7 @@ static void steady_line(struct progress *p, const struct pipeline_state *s)
     if (p->shown) buf_addf(&b, NULL, "\r\033[K");
     if (failure) job_line(&b, s);
     p->shown = !last;
-    if (!last && !bar(&b, s)) summary(&b, p, s);
+    if (!last) fit(&b, p, s);
     put(p, &b);
     buf_free(&b);
 }

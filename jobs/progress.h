@@ -14,6 +14,7 @@ struct progress {
     void (*write)(void *user, const char *text, size_t len);
     void *user;
     int64_t (*clock)(void); /* seconds since 1970, to tell when all is done; or NULL */
+    size_t columns;         /* of the terminal: PROGRESS_LINE keeps within them; 0: not known */
     double last;            /* seconds of the run at the last steady line; below 0: none yet */
     bool shown;             /* a steady line stands on the terminal */
 };
