@@ -116,5 +116,13 @@ for signal in INT:130 TERM:143 USR1:143; do
     expect "0: and the queue is whole" 0 "whole" n verify --db "$tmp/sig.out.db"
 done
 
+"$nightshift" status --db "$tmp/halt.db" --watch=0.1 >"$tmp/watch" 2>&1 </dev/null &
+pid=$! tries=0
+while [ "$(grep -c "43 jobs" "$tmp/watch")" -lt 2 ] && [ $tries -lt 200 ]; do sleep 0.05 && tries=$((tries + 1)); done
+kill -s INT $pid
+wait $pid
+[ $? -eq 130 ] && [ $tries -lt 200 ] && passed=$((passed + 1)) || { failed=$((failed + 1)) && echo "FAILED 130: a watch that is ended"; }
+expect "0: a watch ends with the queue" 0 "1 jobs" n status --db "$db" --watch=0.1
+
 echo "$passed passed, $failed failed, 0 skipped"
 [ "$failed" -eq 0 ] && [ "$passed" -gt 0 ]
