@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #define RETRY_S      5.0
@@ -68,7 +69,10 @@ static void keep_kinds(struct night *n, bool last)
 static void on_event(void *user, const struct pipeline_state *s)
 {
     struct night *n = user;
+    struct winsize w;
     if (s->event == PIPELINE_SAVED) keep_kinds(n, false);
+    /* A terminal may be resized at any time. */
+    n->progress.columns = ioctl(STDERR_FILENO, TIOCGWINSZ, &w) == 0 ? w.ws_col : 0;
     progress_event(&n->progress, s);
 }
 
@@ -191,6 +195,7 @@ static enum status work(struct night *n, struct err *e)
         .user = n,
     };
     progress_init(&n->progress, style(o), write_err, NULL);
+    if (o->eta) n->progress.clock = os_unix_time;
     enum status rc = open_spool(n, &p.prepare.spool, e);
     if (!rc) rc = remember(n, e);
     if (!rc) rc = pipeline_run(&p, &n->report, e);
@@ -254,6 +259,19 @@ static void tell_forecast(const struct night *n)
             (double)r->done / r->seconds * 3600);
 }
 
+/* Where the time went: sweeps wait for what is not there yet, and compute. */
+static void tell_time(const struct pipeline_report *r)
+{
+    const struct engine_stats *g = &r->engine;
+    double waits = g->expert_wait_s + g->trunk_wait_s, percent = 100 / r->seconds;
+    if (r->seconds <= 0 || g->sweep_s <= 0) return;
+    fprintf(stderr,
+            "of the time %.0f %% computing, %.0f %% waiting for experts, %.0f %% for other "
+            "weights, %.0f %% for pictures and prompts, the queue and the rest\n",
+            (g->sweep_s - waits) * percent, g->expert_wait_s * percent, g->trunk_wait_s * percent,
+            (r->seconds - g->sweep_s) * percent);
+}
+
 /* What this run did, beside what was planned. */
 static void tell_work(const struct night *n)
 {
@@ -275,6 +293,7 @@ static void tell_work(const struct night *n)
                 (unsigned long long)g->spec.drafted);
     fprintf(stderr, "; %llu sweeps, %s read; peak memory %s of %s\n", (unsigned long long)g->sweeps,
             read, peak, budget);
+    tell_time(r);
     cmd_tell_order(r);
     tell_forecast(n);
 }

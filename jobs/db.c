@@ -285,6 +285,15 @@ enum status db_int(struct db *db, int64_t *out, int64_t none, struct err *e, con
     return rc;
 }
 
+enum status db_copy(struct db *from, struct db *to, struct err *e)
+{
+    sqlite3_backup *b = sqlite3_backup_init(to->h, "main", from->h, "main");
+    if (!b) return fail(to, sqlite3_errcode(to->h), "copy", e);
+    int step = sqlite3_backup_step(b, -1), code = sqlite3_backup_finish(b);
+    if (step == SQLITE_DONE && !code) return OK;
+    return fail(to, code ? code : step, "copy", e);
+}
+
 int64_t db_changes(const struct db *db)
 {
     return sqlite3_changes64(db->h);
