@@ -30,6 +30,7 @@ struct db {
 
 static enum status status_of(int code)
 {
+    if (code == SQLITE_IOERR_NOMEM) return E_NOMEM;
     switch (code & 0xff) {
     case SQLITE_FULL:
         return E_NOSPACE;
