@@ -154,6 +154,12 @@ static void disturb(struct campaign *c, struct worker *w)
         w->at = now_ms() + moment(c);
     } else if (w->stop) {
         kill(w->pid, SIGSTOP);
+        /* In the middle of a commit it would hold up everybody. */
+        if (!watch_free_to_write(c->db)) {
+            kill(w->pid, SIGCONT);
+            w->at = now_ms() + 50;
+            return;
+        }
         c->stops++;
         /* By then others have its jobs. */
         w->go_on = now_ms() + LEASE_MS * 3 / 2;

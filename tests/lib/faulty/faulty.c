@@ -9,6 +9,7 @@
  *     kill           instead: SIGKILL; before a call, and in the middle of a write
  *     path=TEXT      only files with TEXT in their path
  *     log=FILE       gets a line for the first calls that failed
+ *     count          the log gets how many there were, at a normal end
  *
  * Only files and folders count, not pipes, sockets or standard output; and only this process, not
  * its children. */
@@ -31,14 +32,15 @@
 
 enum op { READ, WRITE, SYNC, TRUNCATE, OPEN, RENAME, UNLINK, MKDIR, STATVFS, LOCK, ALLOC, OPS };
 
-static const char *const names[OPS] = {"read",   "write", "sync",    "truncate", "open", "rename",
-                                       "unlink", "mkdir", "statvfs", "lock",     "alloc"};
+static const char *const names[OPS + 1] = {"read",    "write",  "sync",   "truncate",
+                                           "open",    "rename", "unlink", "mkdir",
+                                           "statvfs", "lock",   "alloc",  "calls"};
 
 /* What step() says beside an errno: let it pass, or write half and die. */
 enum { PASS = 0, HALF = -1 };
 
 static struct {
-    bool armed, ops[OPS], on, kill;
+    bool armed, ops[OPS], on, kill, count;
     long n;
     int code, log;
     char path[64];
@@ -71,6 +73,7 @@ __attribute__((constructor)) static void arm(void)
     for (int i = 0; i < OPS; i++) plan.ops[i] = word(spec, names[i]) != NULL;
     plan.on = word(spec, "on") != NULL;
     plan.kill = word(spec, "kill") != NULL;
+    plan.count = word(spec, "count") != NULL;
     plan.n = (at = word(spec, "n=")) ? strtol(at, NULL, 10) : 0;
     plan.code = (at = word(spec, "errno=")) ? (int)strtol(at, NULL, 10) : 0;
     if ((at = word(spec, "path="))) copy_word(plan.path, sizeof plan.path, at);
@@ -90,6 +93,11 @@ static void tell(enum op op, const char *path, long n)
     if (plan.log < 0 || atomic_fetch_add(&told, 1) > 3) return;
     int len = snprintf(line, sizeof line, "%ld %s %.300s\n", n, names[op], path ? path : "");
     syscall(SYS_write, plan.log, line, (size_t)len);
+}
+
+__attribute__((destructor)) static void tell_count(void)
+{
+    if (plan.count && getpid() == plan.pid) tell(OPS, "", atomic_load(&calls));
 }
 
 /* Counts a call and says what becomes of it. */
