@@ -154,8 +154,8 @@ static void disturb(struct campaign *c, struct worker *w)
         w->at = now_ms() + moment(c);
     } else if (w->stop) {
         kill(w->pid, SIGSTOP);
-        /* In the middle of a commit it would hold up everybody. */
-        if (!watch_free_to_write(c->db)) {
+        /* In the middle of a transaction it would hold up everybody. */
+        if (!watch_unlocked(c->db)) {
             kill(w->pid, SIGCONT);
             w->at = now_ms() + 50;
             return;

@@ -183,12 +183,12 @@ void watch_free(struct watch *w)
     memset(w, 0, sizeof *w);
 }
 
-bool watch_free_to_write(const char *db_path)
+bool watch_unlocked(const char *db_path)
 {
     sqlite3 *db;
     int rc = sqlite3_open_v2(db_path, &db, SQLITE_OPEN_READWRITE, NULL);
     sqlite3_busy_timeout(db, 300);
-    if (!rc) rc = sqlite3_exec(db, "BEGIN IMMEDIATE; ROLLBACK", NULL, NULL, NULL);
+    if (!rc) rc = sqlite3_exec(db, "BEGIN EXCLUSIVE; ROLLBACK", NULL, NULL, NULL);
     sqlite3_close(db);
     return !rc;
 }

@@ -25,7 +25,7 @@ void watch_free(struct watch *w);
  * or has no tables yet, is right as long as nothing was seen before. Other processes may be writing
  * to it. */
 bool watch_look(struct watch *w, const char *db_path);
-/* Nobody holds the file for writing, or not for long. */
-bool watch_free_to_write(const char *db_path);
+/* Nobody holds the file, for reading or writing, or not for long. */
+bool watch_unlocked(const char *db_path);
 
 #endif

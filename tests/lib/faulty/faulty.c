@@ -90,7 +90,7 @@ __attribute__((constructor)) static void arm(void)
 static void tell(enum op op, const char *path, long n)
 {
     char line[400];
-    if (plan.log < 0 || atomic_fetch_add(&told, 1) > 3) return;
+    if (plan.log < 0 || atomic_fetch_add(&told, 1) > 30) return;
     int len = snprintf(line, sizeof line, "%ld %s %.300s\n", n, names[op], path ? path : "");
     syscall(SYS_write, plan.log, line, (size_t)len);
 }
