@@ -163,9 +163,10 @@ static enum status work(struct night *n, struct err *e)
 {
     const struct cmd_options *o = n->o;
     struct cmd_model *m = n->m;
+    int64_t lease_ms = cmd_queue_lease_ms();
     struct pipeline_opts p = {
         .db = n->q->db,
-        .worker = {.name = n->worker, .input_order = o->order == ORDER_INPUT},
+        .worker = {.name = n->worker, .lease_ms = lease_ms, .input_order = o->order == ORDER_INPUT},
         .alone = n->alone,
         .engine = {m->engine, engine_add, engine_remove, engine_sweep, engine_stats,
                    engine_affinity(m->engine)},
@@ -183,7 +184,7 @@ static enum status work(struct night *n, struct err *e)
                     .model_name = m->name},
         .retries = o->retries,
         .retry_s = RETRY_S,
-        .checkpoint_s = CHECKPOINT_S,
+        .checkpoint_s = lease_ms ? (double)lease_ms / 4000 : CHECKPOINT_S,
         .timeout_s = o->job.has & JOB_HAS_TIMEOUT ? o->job.timeout_s : 0,
         .max_jobs = o->max_jobs,
         .deadline = o->deadline,

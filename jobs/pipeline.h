@@ -61,7 +61,7 @@ struct pipeline_report {
 
 struct pipeline_opts {
     struct db *db;
-    struct queue_worker worker;
+    struct queue_worker worker; /* lease_ms 0: a quarter of an hour */
     bool alone; /* holds the exclusive lock: what is running belongs to dead processes */
     struct pipeline_engine engine;
     size_t sequences, prefill_rows; /* that the engine takes at a time, at most in a sweep */
