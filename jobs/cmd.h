@@ -131,6 +131,7 @@ struct cmd_options {
     uint64_t max_pixels;
     uint32_t max_patches;
     bool lenient_images, no_exif;
+    double image_timeout_s;
     enum cmd_verify_images verify_images;
 
     uint64_t ram_bytes;

@@ -73,6 +73,8 @@ const struct cmd_option cmd_table[] = {
     {"verify-images", 0, "HOW",
      "compare pictures with those imported: by their bytes, or by size and time", WORKERS,
      CHOICE(verify_images, "content|stat")},
+    {"image-timeout", 0, "TIME", "give up decoding one picture after so long (default 60s)", WORKERS,
+     SECONDS(image_timeout_s)},
     {"lenient-images", 0, NULL, "accept damaged pictures as far as they can be shown",
      WORKERS | CMD_CHECK, FLAG(lenient_images)},
     {"no-exif", 0, NULL, "do not turn pictures by their EXIF orientation", WORKERS | CMD_CHECK,
