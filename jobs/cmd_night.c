@@ -181,6 +181,7 @@ static enum status work(struct night *n, struct err *e)
                     .image_bytes = m->store_bytes,
                     .images = o->images,
                     .keep_changed = o->on_changed_input == CHANGED_KEEP,
+                    .verify_stat = o->verify_images == VERIFY_STAT,
                     .model_name = m->name},
         .retries = o->retries,
         .retry_s = RETRY_S,
