@@ -17,6 +17,9 @@
 #define BUCKETS       (GIVEN + 1)
 #define FORGIVE       (1.0 / 16384)
 #define DEFAULT_COST  0.25 /* of one more row, in units of a token's share of a sweep */
+#define LEAST_COST    0.02
+#define KEEP          0.97 /* of the sums, from sweep to sweep */
+#define OWN_PRIOR     2    /* tokens: how much a sequence must show before it counts */
 
 struct spec {
     struct mem *mem;
@@ -28,9 +31,12 @@ struct spec {
     struct bucket {
         double tried, right;
     } bucket[BUCKETS];
-    struct {
-        double n, x, y, xx, xy, tokens;
-    } cost; /* decaying sums over sweeps */
+    /* Of sweeps without and with prompts: decaying sums over x rows, seconds and bytes. */
+    struct cost {
+        double n, x, xx, tokens, y[2], xy[2];
+    } cost[2];
+    bool no_clock;
+    double least; /* chance that makes up for a row of the coming sweep */
     struct spec_stats stats;
 };
 
@@ -53,6 +59,8 @@ enum status spec_open(struct spec **out, const struct spec_opts *o, struct err *
     if (!s) return err_set(e, E_NOMEM, "drafts: no memory");
     s->mem = o->mem;
     s->fixed = o->fixed;
+    s->no_clock = o->no_clock;
+    s->least = DEFAULT_COST;
     s->size = o->ring_tokens < 64 ? 64 : o->ring_tokens;
     for (s->table = 64; s->table < s->size; s->table *= 2) {
     }
@@ -171,16 +179,25 @@ static void keep_agreeing(struct places *p, size_t step, int32_t id)
     p->n = n;
 }
 
-/* What one more row costs, as a share of what a token is worth: slope of seconds over rows against
- * seconds per token. */
-static double row_cost(const struct spec *s)
+/* What one more row costs, as a share of what a token costs without prompts: slopes of seconds and
+ * of bytes over rows. */
+static double row_cost(const struct spec *s, bool prompts)
 {
-    double n = s->cost.n, var = s->cost.xx * n - s->cost.x * s->cost.x;
-    if (n < 4 || s->cost.y <= 0 || s->cost.tokens <= 0 || var < 1e-3 * s->cost.x * s->cost.x)
-        return DEFAULT_COST;
-    double slope = (s->cost.xy * n - s->cost.x * s->cost.y) / var;
-    double cost = slope * s->cost.tokens / s->cost.y;
-    return cost < 0.02 ? 0.02 : cost > 1 ? 1 : cost;
+    const struct cost *c = &s->cost[prompts], *plain = &s->cost[0];
+    double var = c->xx * c->n - c->x * c->x, most = 0;
+    if (plain->n < 4) plain = c;
+    if (c->n < 4 || plain->tokens <= 0 || var < 1e-3 * c->x * c->x) return DEFAULT_COST;
+    for (int k = s->no_clock; k < 2; k++) {
+        double slope = (c->xy[k] * c->n - c->x * c->y[k]) / var;
+        if (plain->y[k] > 0 && slope * plain->tokens > most * plain->y[k])
+            most = slope * plain->tokens / plain->y[k];
+    }
+    return most < LEAST_COST ? LEAST_COST : most > 1 ? 1 : most;
+}
+
+void spec_begin(struct spec *s, bool prompts)
+{
+    s->least = row_cost(s, prompts);
 }
 
 /* What was given up is tried again one day: the text may have changed. So slowly that the tries
@@ -200,14 +217,16 @@ void spec_draft(struct spec *s, const int32_t *known, size_t n, size_t max, stru
     struct places p = {.n = 0};
     search_own(known, n, &p);
     search_ring(s, known, n, &p);
-    double chance = 1, least = s->fixed ? 0 : row_cost(s);
+    double chance = 1, least = s->fixed ? 0 : s->least;
+    double own = (out->right + OWN_PRIOR) / (out->hoped + OWN_PRIOR);
+    if (own > 1) own = 1;
     while (out->n < max && p.n) {
         double share;
         unsigned match;
         int32_t id = vote(&p, out->n, &share, &match);
         if (id < 0) break;
         unsigned b = bucket_of(match + (unsigned)out->n, share);
-        chance *= s->bucket[b].right / s->bucket[b].tried;
+        chance *= own * s->bucket[b].right / s->bucket[b].tried;
         if (chance < least) {
             if (out->n == 0) forgive(&s->bucket[b]);
             break;
@@ -225,7 +244,7 @@ bool spec_take(struct spec *s, size_t n, struct spec_draft *out)
     struct bucket *b = &s->bucket[GIVEN];
     out->n = 0;
     if (n == 0) return false;
-    if (!s->fixed && b->right / b->tried < row_cost(s)) {
+    if (!s->fixed && b->right / b->tried < s->least) {
         forgive(b);
         return false;
     }
@@ -236,11 +255,13 @@ bool spec_take(struct spec *s, size_t n, struct spec_draft *out)
     return true;
 }
 
-void spec_judge(struct spec *s, const struct spec_draft *d, size_t accepted)
+void spec_judge(struct spec *s, struct spec_draft *d, size_t accepted)
 {
     s->stats.accepted += accepted;
     for (size_t i = 0; i < d->n && i <= accepted; i++) {
         struct bucket *b = &s->bucket[d->bucket[i]];
+        d->hoped += (float)(b->right / b->tried);
+        d->right += i < accepted;
         b->tried = b->tried * 0.998 + 1;
         b->right = b->right * 0.998 + (i < accepted);
     }
@@ -268,15 +289,18 @@ void spec_learn(struct spec *s, const int32_t *known, size_t n, size_t n_prompt)
     put(s, -1);
 }
 
-void spec_cost(struct spec *s, size_t rows, size_t tokens, double seconds)
+void spec_cost(struct spec *s, const struct spec_sweep *w)
 {
-    double keep = 0.97, x = (double)rows, y = seconds;
-    s->cost.n = s->cost.n * keep + 1;
-    s->cost.x = s->cost.x * keep + x;
-    s->cost.y = s->cost.y * keep + y;
-    s->cost.xx = s->cost.xx * keep + x * x;
-    s->cost.xy = s->cost.xy * keep + x * y;
-    s->cost.tokens = s->cost.tokens * keep + (double)tokens;
+    struct cost *c = &s->cost[w->prompts];
+    double x = (double)w->rows, y[2] = {w->seconds, w->bytes};
+    c->n = c->n * KEEP + 1;
+    c->x = c->x * KEEP + x;
+    c->xx = c->xx * KEEP + x * x;
+    c->tokens = c->tokens * KEEP + (double)w->tokens;
+    for (int k = 0; k < 2; k++) {
+        c->y[k] = c->y[k] * KEEP + y[k];
+        c->xy[k] = c->xy[k] * KEEP + x * y[k];
+    }
 }
 
 void spec_stats(const struct spec *s, struct spec_stats *out)
