@@ -31,9 +31,10 @@ struct spec {
     struct bucket {
         double tried, right;
     } bucket[BUCKETS];
-    /* Of sweeps without and with prompts: decaying sums over x rows, seconds and bytes. */
+    /* Of sweeps without and with prompts: decaying sums over x rows that were no drafts, d drafts,
+     * y seconds and bytes. */
     struct cost {
-        double n, x, xx, tokens, y[2], xy[2];
+        double n, x, d, xx, xd, dd, tokens, y[2], xy[2], dy[2];
     } cost[2];
     bool no_clock;
     double least; /* chance that makes up for a row of the coming sweep */
@@ -179,18 +180,29 @@ static void keep_agreeing(struct places *p, size_t step, int32_t id)
     p->n = n;
 }
 
-/* What one more row costs, as a share of what a token costs without prompts: slopes of seconds and
- * of bytes over rows. */
+/* What one more draft adds to y, with the other rows as they are: a least squares fit of both.
+ * Below 0: not known. */
+static double slope(const struct cost *c, int k)
+{
+    double xx = c->xx * c->n - c->x * c->x, dd = c->dd * c->n - c->d * c->d;
+    double xd = c->xd * c->n - c->x * c->d, det = xx * dd - xd * xd;
+    double xy = c->xy[k] * c->n - c->x * c->y[k], dy = c->dy[k] * c->n - c->d * c->y[k];
+    if (c->n < 4 || dd < 1e-3 * c->n * c->n) return -1;
+    double by = det > 1e-3 * xx * dd ? (dy * xx - xy * xd) / det : dy / dd;
+    return by > 0 ? by : 0;
+}
+
+/* What one more draft costs, as a share of what a token costs without prompts. */
 static double row_cost(const struct spec *s, bool prompts)
 {
     const struct cost *c = &s->cost[prompts], *plain = &s->cost[0];
-    double var = c->xx * c->n - c->x * c->x, most = 0;
+    double most = 0;
     if (plain->n < 4) plain = c;
-    if (c->n < 4 || plain->tokens <= 0 || var < 1e-3 * c->x * c->x) return DEFAULT_COST;
     for (int k = s->no_clock; k < 2; k++) {
-        double slope = (c->xy[k] * c->n - c->x * c->y[k]) / var;
-        if (plain->y[k] > 0 && slope * plain->tokens > most * plain->y[k])
-            most = slope * plain->tokens / plain->y[k];
+        double by = slope(c, k);
+        if (by < 0 || plain->tokens <= 0) return DEFAULT_COST;
+        if (plain->y[k] > 0 && by * plain->tokens > most * plain->y[k])
+            most = by * plain->tokens / plain->y[k];
     }
     return most < LEAST_COST ? LEAST_COST : most > 1 ? 1 : most;
 }
@@ -292,14 +304,18 @@ void spec_learn(struct spec *s, const int32_t *known, size_t n, size_t n_prompt)
 void spec_cost(struct spec *s, const struct spec_sweep *w)
 {
     struct cost *c = &s->cost[w->prompts];
-    double x = (double)w->rows, y[2] = {w->seconds, w->bytes};
+    double d = (double)w->drafts, x = (double)w->rows - d, y[2] = {w->seconds, w->bytes};
     c->n = c->n * KEEP + 1;
     c->x = c->x * KEEP + x;
+    c->d = c->d * KEEP + d;
     c->xx = c->xx * KEEP + x * x;
+    c->xd = c->xd * KEEP + x * d;
+    c->dd = c->dd * KEEP + d * d;
     c->tokens = c->tokens * KEEP + (double)w->tokens;
     for (int k = 0; k < 2; k++) {
         c->y[k] = c->y[k] * KEEP + y[k];
         c->xy[k] = c->xy[k] * KEEP + x * y[k];
+        c->dy[k] = c->dy[k] * KEEP + d * y[k];
     }
 }
 

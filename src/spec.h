@@ -53,9 +53,9 @@ void spec_judge(struct spec *s, struct spec_draft *d, size_t accepted);
 void spec_learn(struct spec *s, const int32_t *known, size_t n, size_t n_prompt);
 /* A sweep is done. */
 struct spec_sweep {
-    bool prompts; /* some of the rows */
-    size_t rows, tokens;
-    double seconds, bytes; /* bytes: read for it */
+    bool prompts;                /* some of the rows are of prompts */
+    size_t rows, drafts, tokens; /* drafts: of the rows */
+    double seconds, bytes;       /* bytes: read for it */
 };
 void spec_cost(struct spec *s, const struct spec_sweep *w);
 

@@ -267,8 +267,12 @@ enum status engine_sweep(struct engine *g, engine_token_fn fn, void *user, struc
     uses = g->sweep.moe.uses - uses;
     if (uses > g->plan.expert_slots) g->stats.expert_least += uses - g->plan.expert_slots;
     g->stats.sweep_s += seconds;
-    struct spec_sweep w = {a.prompts, a.b.rows, g->stats.tokens - before, seconds,
-                           (double)(bytes_read(g) - read)};
+    struct spec_sweep w = {.prompts = a.prompts,
+                           .rows = a.b.rows,
+                           .drafts = g->log.rows - a.drafts,
+                           .tokens = g->stats.tokens - before,
+                           .seconds = seconds,
+                           .bytes = (double)(bytes_read(g) - read)};
     if (g->spec) spec_cost(g->spec, &w);
     return OK;
 }

@@ -132,25 +132,27 @@ TEST(drafts_that_do_not_pay_stop)
     close_spec(s);
 }
 
-/* 50 sweeps of 1 to 7 rows, a token each: so much for a sweep and for each row of it. */
-static void sweeps(struct spec *s, bool prompts, double seconds[2], double bytes[2])
+/* 50 sweeps of up to 5 rows and 6 drafts, a token for each: so much for a sweep, each row and each
+ * draft of it. */
+static void sweeps(struct spec *s, bool prompts, const double seconds[3], const double bytes[3])
 {
     for (size_t i = 1; i <= 50; i++) {
-        double rows = (double)(1 + i % 7);
-        struct spec_sweep w = {.prompts = prompts, .rows = 1 + i % 7, .tokens = 1 + i % 7};
-        w.seconds = seconds[0] + seconds[1] * rows;
-        w.bytes = bytes[0] + bytes[1] * rows;
+        size_t rows = 1 + i % 5, drafts = i % 7;
+        struct spec_sweep w = {.prompts = prompts, .rows = rows + drafts, .drafts = drafts};
+        w.tokens = w.rows;
+        w.seconds = seconds[0] + seconds[1] * (double)rows + seconds[2] * (double)drafts;
+        w.bytes = bytes[0] + bytes[1] * (double)rows + bytes[2] * (double)drafts;
         spec_cost(s, &w);
     }
     spec_begin(s, prompts);
 }
 
-/* When rows are dear, in time or in bytes, a doubtful draft is not made; when they cost nothing it
- * is; a fixed length asks nobody. */
+/* When drafts are dear, in time or in bytes, a doubtful one is not made; when they cost nothing it
+ * is, however dear other rows are; a fixed length asks nobody. */
 TEST(cost_decides)
 {
     const int32_t known[] = {1, 2, 3, 4, 1, 2};
-    static double none[2] = {10, 0}, dear[2] = {0, 1};
+    static const double none[3] = {10, 3, 0}, dear[3] = {0, 1, 1};
     struct spec_draft d = {.n = 0};
     for (int k = 0; k < 4; k++) {
         struct spec *s = open_spec(1000, 0);
@@ -171,7 +173,7 @@ TEST(cost_decides)
 TEST(prompts_make_drafts_cheap)
 {
     const int32_t known[] = {1, 2, 3, 4, 1, 2};
-    static double none[2] = {10, 0}, dear[2] = {0, 1};
+    static const double none[3] = {10, 3, 0}, dear[3] = {0, 1, 1};
     struct spec_draft d = {.n = 0};
     struct err e;
     struct spec *s = open_spec(1000, 0);
