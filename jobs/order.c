@@ -12,6 +12,7 @@
 #define LONG_IMAGE 64
 #define FADE       0.97 /* of the sums below, from sweep to sweep */
 #define WORTH      0.4  /* a sweep with prompts must cost so much more, to wait for company */
+#define MOST_SAVED 0.5 /* of a sequence's share of a sweep, by leaving it out */
 /* Experts that a job needs more than those under way, against the one whose turn it is: the guess
  * is rough, and long and short jobs mixed fill the sweeps better than those of one kind. */
 #define PROMISE 0.7
@@ -170,15 +171,16 @@ struct flight *order_next(struct order *o, const struct flight *flights, size_t 
     return f;
 }
 
-/* What an idle place costs: its share of a sweep without prompts, less what the sweep saves by one
- * row fewer (the slope of bytes over sequences; half the share until that is known). */
+/* What an idle place costs: what the tokens cost that it would have given, at the mean, less what
+ * its rows would have read (the slope of bytes over sequences; half the share until that is known,
+ * and the slope is taken for no more: what one more needs, the others need less). */
 static double idle_cost(const struct order *o)
 {
     const struct sweeps *p = &o->plain;
-    double share = p->n > 0 ? p->y / p->n / (double)o->o.sequences : 0, saved = share / 2;
+    double share = p->x > 0 ? p->y / p->x : 0, saved = share * MOST_SAVED;
     double spread = p->xx * p->n - p->x * p->x;
     if (spread > 0.01 * p->x * p->x) saved = (p->xy * p->n - p->x * p->y) / spread;
-    if (saved > share * 3 / 4) saved = share * 3 / 4;
+    if (saved > share * MOST_SAVED) saved = share * MOST_SAVED;
     return saved > 0 ? share - saved : share;
 }
 

@@ -25,7 +25,7 @@
 #define SLOT_OVERHEAD       256  /* bookkeeping of one slot */
 #define KEY_BYTES           128  /* of an expert: where its parts are, its slot, its uses */
 #define BETTER              1.01 /* a plan that takes more must be so much faster */
-#define AS_GOOD             0.99 /* of two chunks, the longer one needs to be no more than that */
+#define AS_GOOD             0.95 /* of two chunks, the longer one needs to be no more than that */
 
 struct budget {
     const struct plan_model *m;

@@ -16,10 +16,13 @@
 #define GIVEN         (LEN_BUCKETS * SHARE_BUCKETS) /* bucket of what the form gave */
 #define BUCKETS       (GIVEN + 1)
 #define FORGIVE       (1.0 / 16384)
-#define DEFAULT_COST  0.25 /* of one more row, in units of a token's share of a sweep */
-#define LEAST_COST    0.02
-#define KEEP          0.97 /* of the sums, from sweep to sweep */
-#define OWN_PRIOR     2    /* tokens: how much a sequence must show before it counts */
+#define DEFAULT_COST  0.25 /* of one more row, in units of what a token costs */
+#define LEAST_COST    0.05
+#define FORGET        0.002 /* of a known cost, for each sweep that tells none */
+#define PRIOR         4     /* tokens: a kind of draft less tried counts as one of any kind */
+#define LEAST_PRIOR   0.3   /* which is never taken to be worse: new kinds get their chance */
+#define KEEP          0.97  /* of the sums, from sweep to sweep */
+#define OWN_PRIOR     2     /* tokens: how much a sequence must show before it counts */
 
 struct spec {
     struct mem *mem;
@@ -30,14 +33,15 @@ struct spec {
     size_t size, table, at, used;
     struct bucket {
         double tried, right;
-    } bucket[BUCKETS];
+    } bucket[BUCKETS], all; /* all: of any kind */
     /* Of sweeps without and with prompts: decaying sums over x rows that were no drafts, d drafts,
      * y seconds and bytes. */
     struct cost {
         double n, x, d, xx, xd, dd, tokens, y[2], xy[2], dy[2];
     } cost[2];
     bool no_clock;
-    double least; /* chance that makes up for a row of the coming sweep */
+    double last[2]; /* what a draft was known to cost last */
+    double least;   /* chance that makes up for a row of the coming sweep */
     struct spec_stats stats;
 };
 
@@ -61,7 +65,7 @@ enum status spec_open(struct spec **out, const struct spec_opts *o, struct err *
     s->mem = o->mem;
     s->fixed = o->fixed;
     s->no_clock = o->no_clock;
-    s->least = DEFAULT_COST;
+    s->last[0] = s->last[1] = s->least = DEFAULT_COST;
     s->size = o->ring_tokens < 64 ? 64 : o->ring_tokens;
     for (s->table = 64; s->table < s->size; s->table *= 2) {
     }
@@ -73,7 +77,7 @@ enum status spec_open(struct spec **out, const struct spec_opts *o, struct err *
         return rc;
     }
     memset(s->head, 0xff, s->table * sizeof *s->head);
-    for (size_t i = 0; i < BUCKETS; i++) s->bucket[i] = (struct bucket){4, 2};
+    s->all = (struct bucket){PRIOR, PRIOR / 2.0};
     *out = s;
     return OK;
 }
@@ -188,11 +192,11 @@ static double slope(const struct cost *c, int k)
     double xd = c->xd * c->n - c->x * c->d, det = xx * dd - xd * xd;
     double xy = c->xy[k] * c->n - c->x * c->y[k], dy = c->dy[k] * c->n - c->d * c->y[k];
     if (c->n < 4 || dd < 1e-3 * c->n * c->n) return -1;
-    double by = det > 1e-3 * xx * dd ? (dy * xx - xy * xd) / det : dy / dd;
-    return by > 0 ? by : 0;
+    return det > 1e-3 * xx * dd ? (dy * xx - xy * xd) / det : dy / dd;
 }
 
-/* What one more draft costs, as a share of what a token costs without prompts. */
+/* What one more draft costs, as a share of what a token costs without prompts. Below 0: not known.
+ */
 static double row_cost(const struct spec *s, bool prompts)
 {
     const struct cost *c = &s->cost[prompts], *plain = &s->cost[0];
@@ -200,7 +204,7 @@ static double row_cost(const struct spec *s, bool prompts)
     if (plain->n < 4) plain = c;
     for (int k = s->no_clock; k < 2; k++) {
         double by = slope(c, k);
-        if (by < 0 || plain->tokens <= 0) return DEFAULT_COST;
+        if (plain->tokens <= 0 || (by <= 0 && !prompts)) return -1;
         if (plain->y[k] > 0 && by * plain->tokens > most * plain->y[k])
             most = by * plain->tokens / plain->y[k];
     }
@@ -209,15 +213,24 @@ static double row_cost(const struct spec *s, bool prompts)
 
 void spec_begin(struct spec *s, bool prompts)
 {
-    s->least = row_cost(s, prompts);
+    double cost = row_cost(s, prompts), *last = &s->last[prompts];
+    *last = cost < 0 ? *last + (DEFAULT_COST - *last) * FORGET : cost;
+    s->least = *last;
+}
+
+/* The chance that a draft of this kind is right. */
+static double chance_of(const struct spec *s, const struct bucket *b)
+{
+    double any = s->all.right / s->all.tried;
+    if (any < LEAST_PRIOR) any = LEAST_PRIOR;
+    return (b->right + PRIOR * any) / (b->tried + PRIOR);
 }
 
 /* What was given up is tried again one day: the text may have changed. So slowly that the tries
  * cost nothing. */
 static void forgive(struct bucket *b)
 {
-    double rate = b->right / b->tried;
-    b->right = (rate + (0.5 - rate) * FORGIVE) * b->tried;
+    b->right += (b->tried / 2 - b->right) * FORGIVE;
 }
 
 void spec_draft(struct spec *s, const int32_t *known, size_t n, size_t max, struct spec_draft *out)
@@ -238,7 +251,7 @@ void spec_draft(struct spec *s, const int32_t *known, size_t n, size_t max, stru
         int32_t id = vote(&p, out->n, &share, &match);
         if (id < 0) break;
         unsigned b = bucket_of(match + (unsigned)out->n, share);
-        chance *= own * s->bucket[b].right / s->bucket[b].tried;
+        chance *= own * chance_of(s, &s->bucket[b]);
         if (chance < least) {
             if (out->n == 0) forgive(&s->bucket[b]);
             break;
@@ -256,7 +269,7 @@ bool spec_take(struct spec *s, size_t n, struct spec_draft *out)
     struct bucket *b = &s->bucket[GIVEN];
     out->n = 0;
     if (n == 0) return false;
-    if (!s->fixed && b->right / b->tried < s->least) {
+    if (!s->fixed && chance_of(s, b) < s->least) {
         forgive(b);
         return false;
     }
@@ -267,15 +280,21 @@ bool spec_take(struct spec *s, size_t n, struct spec_draft *out)
     return true;
 }
 
+static void note(struct bucket *b, bool right)
+{
+    b->tried = b->tried * 0.998 + 1;
+    b->right = b->right * 0.998 + right;
+}
+
 void spec_judge(struct spec *s, struct spec_draft *d, size_t accepted)
 {
     s->stats.accepted += accepted;
     for (size_t i = 0; i < d->n && i <= accepted; i++) {
         struct bucket *b = &s->bucket[d->bucket[i]];
-        d->hoped += (float)(b->right / b->tried);
+        d->hoped += (float)chance_of(s, b);
         d->right += i < accepted;
-        b->tried = b->tried * 0.998 + 1;
-        b->right = b->right * 0.998 + (i < accepted);
+        note(b, i < accepted);
+        note(&s->all, i < accepted);
     }
 }
 
