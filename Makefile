@@ -38,7 +38,7 @@ TEST_OBJ := $(patsubst %.c,$(B)/%.o,$(filter-out tests/lib/fuzz_main.c,$(wildcar
 TEST_LIB := $(B)/libtest.a
 TESTS_BIN := $(patsubst %.c,$(B)/%,$(wildcard $(foreach d,unit golden fault fuzz cli crash bench,tests/$d/*.c)))
 
-.PHONY: all demo test check check-asan lint crash fuzz bench-model bench-kern bench-reads clean deps tests
+.PHONY: all demo test check check-asan lint crash fuzz bench-model bench-kern bench-reads bench-orders clean deps tests
 .DELETE_ON_ERROR:
 .SECONDARY:
 
@@ -126,6 +126,11 @@ bench-model: deps
 bench-reads: deps
 	@$(MAKE) --no-print-directory -s $(B)/tests/bench/bench_model $(B)/nightshift
 	@sh tests/bench/reads.sh $(B)
+
+# Input order against auto order: BENCH_ARGS are how many shuffles of each queue, and recorded routes.
+bench-orders: deps
+	@$(MAKE) --no-print-directory -s $(B)/tests/bench/bench_model $(B)/tests/bench/bench_order $(B)/tests/bench/bench_predict
+	@sh tests/bench/orders.sh $(B) $(BENCH_ARGS)
 
 # Speeds of the kernels and of memory: BENCH_ARGS are threads and megabytes of weights.
 bench-kern: deps

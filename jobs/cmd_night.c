@@ -152,7 +152,7 @@ static void learn(void *user, const int32_t *ids, size_t n, size_t n_prompt)
 static enum status remember(struct night *n, struct err *e)
 {
     struct affinity *a = engine_affinity(n->m->engine);
-    struct past past = {n->m->tok, n->m->config.eos, learn, n->m->engine};
+    struct past past = {n->m->tok, &n->m->config, learn, n->m->engine};
     enum status rc = a ? kinds_load(n->q->db, n->m->sha256, a, e) : OK;
     if (!rc && n->m->plan.draft_rows) rc = past_answers(n->q->db, &past, e);
     n->known_rows = a ? affinity_rows(a) : 0;

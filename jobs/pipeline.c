@@ -519,11 +519,13 @@ static enum status start(struct pipeline *p, struct err *e)
     struct order_opts order = {.input = o->worker.input_order,
                                .sequences = o->sequences,
                                .prefill_rows = o->prefill_rows,
+                               .passed = o->passed,
                                .affinity = o->engine.affinity,
                                .tok = o->prepare.tok};
     /* What one worker has claimed another cannot take. */
     order.window = o->alone && !order.input ? ORDER_WINDOW : p->ahead_max;
     p->turn = (struct turn){.limit = TURN_PASSED, .input = o->worker.input_order};
+    if (o->passed) p->turn.limit = (int64_t)o->passed;
     p->claim_max = order.window < CLAIM_MOST ? order.window : CLAIM_MOST;
     p->n_flights = o->sequences + p->ahead_max + order.window + 1;
     p->flights = calloc(p->n_flights, sizeof *p->flights);
