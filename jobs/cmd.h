@@ -82,6 +82,7 @@ enum cmd_progress { PROGRESS_AUTO, PROGRESS_TTY, PROGRESS_PLAIN, PROGRESS_JSON, 
 enum cmd_order { ORDER_AUTO, ORDER_INPUT };
 enum cmd_on_duplicate { DUPLICATE_ERROR, DUPLICATE_SKIP };
 enum cmd_on_changed { CHANGED_ERROR, CHANGED_RERUN, CHANGED_KEEP };
+enum cmd_verify_images { VERIFY_CONTENT, VERIFY_STAT };
 enum cmd_on_existing {
     EXISTING_ERROR,
     EXISTING_SKIP,
@@ -132,6 +133,8 @@ struct cmd_options {
     uint64_t max_pixels;
     uint32_t max_patches;
     bool lenient_images, no_exif;
+    double image_timeout_s;
+    enum cmd_verify_images verify_images;
 
     uint64_t ram_bytes;
     uint32_t threads;

@@ -8,6 +8,7 @@
 #include "src/plan_text.h"
 #include "vision/patch.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -36,6 +37,7 @@ void cmd_limits(struct vision_limits *l, const struct cmd_options *o)
     vision_limits_default(l);
     if (o->max_pixels) l->max_pixels = o->max_pixels;
     if (o->images.max_bytes) l->max_bytes = o->images.max_bytes;
+    if (o->image_timeout_s > 0) l->timeout_s = (uint32_t)ceil(fmin(o->image_timeout_s, 86400));
     l->max_patches = o->max_patches;
     l->lenient = o->lenient_images;
     l->exif = !o->no_exif;
@@ -191,6 +193,7 @@ enum status cmd_model_load(struct cmd_model *m, const struct cmd_options *o, str
                             .direct_io = !o->no_direct_io,
                             .draft_fixed = (size_t)o->draft_tokens,
                             .no_read_ahead = m->no_read_ahead,
+                            .route = m->route,
                             .affinity = o->order != ORDER_INPUT};
     rc = engine_open(&m->engine, &g, e);
     if (!rc) rc = constrain_vocab_open(&m->vocab, m->tok, e);

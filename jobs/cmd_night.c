@@ -152,7 +152,7 @@ static void learn(void *user, const int32_t *ids, size_t n, size_t n_prompt)
 static enum status remember(struct night *n, struct err *e)
 {
     struct affinity *a = engine_affinity(n->m->engine);
-    struct past past = {n->m->tok, n->m->config.eos, learn, n->m->engine};
+    struct past past = {n->m->tok, &n->m->config, learn, n->m->engine};
     enum status rc = a ? kinds_load(n->q->db, n->m->sha256, a, e) : OK;
     if (!rc && n->m->plan.draft_rows) rc = past_answers(n->q->db, &past, e);
     n->known_rows = a ? affinity_rows(a) : 0;
@@ -163,9 +163,10 @@ static enum status work(struct night *n, struct err *e)
 {
     const struct cmd_options *o = n->o;
     struct cmd_model *m = n->m;
+    int64_t lease_ms = cmd_queue_lease_ms();
     struct pipeline_opts p = {
         .db = n->q->db,
-        .worker = {.name = n->worker, .input_order = o->order == ORDER_INPUT},
+        .worker = {.name = n->worker, .lease_ms = lease_ms, .input_order = o->order == ORDER_INPUT},
         .alone = n->alone,
         .engine = {m->engine, engine_add, engine_remove, engine_sweep, engine_stats,
                    engine_affinity(m->engine)},
@@ -180,10 +181,11 @@ static enum status work(struct night *n, struct err *e)
                     .image_bytes = m->store_bytes,
                     .images = o->images,
                     .keep_changed = o->on_changed_input == CHANGED_KEEP,
+                    .verify_stat = o->verify_images == VERIFY_STAT,
                     .model_name = m->name},
         .retries = o->retries,
         .retry_s = RETRY_S,
-        .checkpoint_s = CHECKPOINT_S,
+        .checkpoint_s = lease_ms ? (double)lease_ms / 4000 : CHECKPOINT_S,
         .timeout_s = o->job.has & JOB_HAS_TIMEOUT ? o->job.timeout_s : 0,
         .max_jobs = o->max_jobs,
         .deadline = o->deadline,

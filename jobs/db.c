@@ -30,6 +30,7 @@ struct db {
 
 static enum status status_of(int code)
 {
+    if (code == SQLITE_IOERR_NOMEM) return E_NOMEM;
     switch (code & 0xff) {
     case SQLITE_FULL:
         return E_NOSPACE;
@@ -52,12 +53,22 @@ static enum status status_of(int code)
     }
 }
 
+/* SQLite calls a file damaged when the disk does not give one of its pages. */
+static bool unreadable(struct db *db)
+{
+    int errnum = 0;
+    sqlite3_file_control(db->h, "main", SQLITE_FCNTL_LAST_ERRNO, &errnum);
+    return errnum == EIO || errnum == ENXIO;
+}
+
 static enum status fail(struct db *db, int code, const char *doing, struct err *e)
 {
     int ext = sqlite3_extended_errcode(db->h);
     if ((ext & 0xff) != (code & 0xff)) ext = code;
     enum status rc = status_of(ext);
     int os = sqlite3_system_errno(db->h);
+    if (rc == E_DB && unreadable(db))
+        return err_set(e, E_IO, "%s: cannot be read: %s (SQLite %d)", db->path, doing, ext);
     if (rc == E_IO && (os == ENOSPC || os == EDQUOT)) rc = E_NOSPACE;
     return err_set(e, rc, "%s: %s%s%s: %s (SQLite %d)", db->path, db->what ? db->what : "",
                    db->what ? ": " : "", doing, sqlite3_errmsg(db->h), ext);

@@ -37,17 +37,22 @@ enum status image_ref_check(const char *ref, struct err *e);
 enum status image_ref_resolve(const struct image_ref_opts *o, const struct image_ref_source *s,
                               const char *ref, char **path, struct err *e);
 
-/* All bytes of a picture, from the budget: mem_free them; and their SHA-256 in hex. path: from
- * image_ref_resolve, or NULL for an inline image, whose bytes must still be those of the import
- * (E_IMAGE_CHANGED). E_IMAGE_MISSING, E_IMAGE_UNREADABLE (also empty), E_IMAGE_TOO_LARGE. */
+/* All bytes of a picture, from the budget: mem_free them; and their SHA-256 in hex, unless the
+ * caller trusts what it has put there. path: from image_ref_resolve, or NULL for an inline image,
+ * whose bytes must still be those of the import (E_IMAGE_CHANGED). E_IMAGE_MISSING,
+ * E_IMAGE_UNREADABLE (also empty), E_IMAGE_TOO_LARGE. */
 struct image_ref_bytes {
     struct mem *mem;
     unsigned char *at;
     size_t len;
+    int64_t mtime_ns; /* of the file, since 1970; 0: inline */
+    bool trusted;     /* sha256 is given */
     char sha256[JOB_SHA_CHARS];
 };
 enum status image_ref_load(struct image_ref_bytes *out, const struct image_ref_opts *o,
                            const struct image_ref_source *s, const struct job_image *image,
                            const char *path, struct err *e);
+/* Size and time of a picture's file. E_IMAGE_MISSING, E_IMAGE_UNREADABLE. */
+enum status image_ref_stat(const char *path, uint64_t *bytes, int64_t *mtime_ns, struct err *e);
 
 #endif

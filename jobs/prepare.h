@@ -27,6 +27,7 @@ struct prepare_opts {
     uint64_t image_bytes; /* limit for encoded pictures in memory */
     struct image_ref_opts images;
     bool keep_changed;      /* take a picture whose bytes are others than at import */
+    bool verify_stat;       /* size and time tell whether they are; else the bytes do */
     const char *model_name; /* what a job's `model` may ask for */
 };
 

@@ -186,7 +186,8 @@ static enum status read_images(struct db *db, struct queue_job *j, struct err *e
     sqlite3_stmt *s;
     rc = db_stmt(db, &s,
                  "SELECT path, sha256, tokens, EXISTS(SELECT 1 FROM job_images o WHERE "
-                 "o.sha256=m.sha256 AND o.job_id<>?1) FROM job_images m WHERE job_id=?1 ORDER BY n",
+                 "o.sha256=m.sha256 AND o.job_id<>?1), bytes, mtime_ns FROM job_images m WHERE "
+                 "job_id=?1 ORDER BY n",
                  e);
     if (!rc) rc = db_bind(db, s, e, "i", j->id);
     bool row = !rc;
@@ -198,6 +199,8 @@ static enum status read_images(struct db *db, struct queue_job *j, struct err *e
         if (sha) snprintf(m->sha256, sizeof m->sha256, "%s", (const char *)sha);
         m->rows = sqlite3_column_int64(s, 2);
         m->shared = sqlite3_column_int(s, 3);
+        m->bytes = sqlite3_column_int64(s, 4);
+        m->mtime_ns = sqlite3_column_int64(s, 5);
         rc = db_text(db, s, 0, &m->path, NULL, e);
     }
     return rc;
@@ -276,10 +279,13 @@ enum status queue_postpone(struct db *db, int64_t id, int64_t fence, int64_t due
 
 enum status queue_release(struct db *db, const char *worker, struct err *e)
 {
-    return db_run(db, e,
-                  "UPDATE jobs SET state='pending', worker=NULL, lease_until_ms=NULL "
-                  "WHERE state='running' AND (?1 IS NULL OR worker=?1)",
-                  "s", worker);
+    db_point(db, "release:commit");
+    enum status rc = db_run(db, e,
+                            "UPDATE jobs SET state='pending', worker=NULL, lease_until_ms=NULL "
+                            "WHERE state='running' AND (?1 IS NULL OR worker=?1)",
+                            "s", worker);
+    db_point(db, "release:done");
+    return rc;
 }
 
 enum status queue_counts(struct db *db, struct queue_counts *out, struct err *e)
@@ -360,7 +366,8 @@ enum status queue_retry(struct db *db, const struct queue_filter *f, int64_t *n,
     if (f->dry) goto out;
     /* Pending jobs with a result are those just set. */
     rc = db_run(db, e,
-                "UPDATE job_images SET sha256=NULL WHERE path IS NOT NULL AND job_id IN (SELECT "
+                "UPDATE job_images SET sha256=NULL, mtime_ns=NULL WHERE path IS NOT NULL AND "
+                "job_id IN (SELECT "
                 "r.job_id FROM results r JOIN jobs j ON j.id=r.job_id WHERE j.state='pending')",
                 "");
     if (!rc)

@@ -32,6 +32,7 @@ struct queue_worker {
 struct queue_image {
     char *path;                 /* NULL: inline */
     char sha256[JOB_SHA_CHARS]; /* "": not known */
+    int64_t bytes, mtime_ns;    /* of the file; mtime_ns 0: not known */
     int64_t rows;               /* of embeddings; 0: not known */
     bool shared;                /* other jobs have it too */
 };

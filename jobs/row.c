@@ -68,6 +68,7 @@ static enum status look(struct row_image *m, const struct row_opts *o,
     if (rc) return rc;
     memcpy(m->sha256, b.sha256, sizeof m->sha256);
     m->bytes = b.len;
+    m->mtime_ns = b.mtime_ns;
     if (o->probe) rc = o->probe(o->processor, o->limits, b.at, b.len, &m->info, e);
     mem_free(b.mem, b.at);
     return rc;
@@ -185,13 +186,15 @@ static enum status insert_images(struct db *db, int64_t job, const struct row *r
     enum status rc = OK;
     for (size_t i = 0; i < r->n_images && !rc; i++) {
         const struct row_image *m = &r->images[i];
-        rc =
-            db_run(db, e,
-                   "INSERT INTO job_images(job_id, n, ref, path, sha256, width, height, "
-                   "orientation, tokens) VALUES(?1, ?2, ?3, ?4, nullif(?5, ''), nullif(?6, 0), "
-                   "nullif(?7, 0), nullif(?8, 0), nullif(?9, 0))",
-                   "iisssiiii", job, (int64_t)i, m->ref, m->path, m->sha256, (int64_t)m->info.width,
-                   (int64_t)m->info.height, (int64_t)m->info.orientation, (int64_t)m->info.rows);
+        rc = db_run(db, e,
+                    "INSERT INTO job_images(job_id, n, ref, path, sha256, width, height, "
+                    "orientation, tokens, bytes, decode_bytes, mtime_ns) VALUES(?1, ?2, ?3, ?4, "
+                    "nullif(?5, ''), nullif(?6, 0), nullif(?7, 0), nullif(?8, 0), nullif(?9, 0), "
+                    "nullif(?10, 0), nullif(?11, 0), nullif(?12, 0))",
+                    "iisssiiiiiii", job, (int64_t)i, m->ref, m->path, m->sha256,
+                    (int64_t)m->info.width, (int64_t)m->info.height, (int64_t)m->info.orientation,
+                    (int64_t)m->info.rows, (int64_t)m->bytes, (int64_t)m->info.decode_bytes,
+                    m->mtime_ns);
     }
     return rc;
 }

@@ -26,6 +26,7 @@ struct row_opts {
 struct row_image {
     char *ref, *path;
     uint64_t bytes;
+    int64_t mtime_ns; /* of its file; 0: inline */
     char sha256[JOB_SHA_CHARS];
     struct picture_info info; /* width 0: not known */
 };

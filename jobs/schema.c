@@ -164,6 +164,8 @@ static const char *const steps[SCHEMA_VERSION] = {
     "  model_sha256 TEXT NOT NULL,\n"
     "  record BLOB NOT NULL\n"
     ") STRICT;\n",
+
+    "ALTER TABLE job_images ADD COLUMN mtime_ns INTEGER; -- of the file at import, since 1970\n",
 };
 /* clang-format on */
 

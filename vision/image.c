@@ -39,13 +39,18 @@ enum status image_damage(const struct source *s, struct picture_info *info, enum
 
 enum status image_alloc(const struct source *s, struct image *out, struct err *e)
 {
-    return mem_array(s->mem, &out->pixels, (size_t)out->width * out->height, image_channels(out),
-                     "picture", e);
+    size_t pixels = (size_t)out->width * out->height;
+    out->placed = s->place && out->mode == IMAGE_RGB && pixels * 3 == s->place_bytes;
+    if (!out->placed)
+        return mem_array(s->mem, &out->pixels, pixels, image_channels(out), "picture", e);
+    out->pixels = s->place;
+    memset(out->pixels, 0, s->place_bytes);
+    return OK;
 }
 
 void image_free(struct mem *m, struct image *i)
 {
-    mem_free(m, i->pixels);
+    if (!i->placed) mem_free(m, i->pixels);
     i->pixels = NULL;
 }
 
@@ -195,6 +200,32 @@ enum status image_probe(const struct vision_limits *l, const struct source *s,
     return rc;
 }
 
+#define TILE 32
+
+/* Copies a picture whose stored pixels lie `right` and `down` bytes apart. */
+struct walk {
+    uint8_t *to;
+    const uint8_t *from;
+    uint32_t width, height; /* of the result */
+    ptrdiff_t right, down;
+};
+
+/* In tiles: where rows become columns, a line of cache then serves several pixels. n is a constant
+ * at each call. */
+static inline __attribute__((always_inline)) void walk_n(const struct walk *w, size_t n)
+{
+    for (uint32_t y0 = 0; y0 < w->height; y0 += TILE)
+        for (uint32_t x0 = 0; x0 < w->width; x0 += TILE) {
+            uint32_t x1 = w->width - x0 < TILE ? w->width : x0 + TILE;
+            uint32_t y1 = w->height - y0 < TILE ? w->height : y0 + TILE;
+            for (uint32_t y = y0; y < y1; y++) {
+                uint8_t *to = w->to + ((size_t)y * w->width + x0) * n;
+                const uint8_t *from = w->from + (ptrdiff_t)y * w->down + (ptrdiff_t)x0 * w->right;
+                for (uint32_t x = x0; x < x1; x++, to += n, from += w->right) memcpy(to, from, n);
+            }
+        }
+}
+
 /* Moves pixels so that the stored picture looks as its orientation says. */
 static enum status orient(const struct source *s, struct image *i, unsigned orientation,
                           struct err *e)
@@ -212,15 +243,20 @@ static enum status orient(const struct source *s, struct image *i, unsigned orie
      * stored column and row run backwards. */
     bool back_x = orientation == 2 || orientation == 3 || orientation == 7 || orientation == 8;
     bool back_y = orientation == 3 || orientation == 4 || orientation == 6 || orientation == 7;
-    size_t n = image_channels(i);
-    uint8_t *to = i->pixels;
-    for (uint32_t y = 0; y < i->height; y++)
-        for (uint32_t x = 0; x < i->width; x++, to += n) {
-            uint32_t sx = across ? y : x, sy = across ? x : y;
-            if (back_x) sx = from.width - 1 - sx;
-            if (back_y) sy = from.height - 1 - sy;
-            memcpy(to, from.pixels + ((size_t)sy * from.width + sx) * n, n);
-        }
+    ptrdiff_t n = (ptrdiff_t)image_channels(i), row = n * (ptrdiff_t)from.width;
+    struct walk w = {.to = i->pixels, .from = from.pixels, .width = i->width, .height = i->height};
+    if (back_x) w.from += row - n;
+    if (back_y) w.from += (ptrdiff_t)(from.height - 1) * row;
+    w.right = across ? (back_y ? -row : row) : back_x ? -n : n;
+    w.down = across ? (back_x ? -n : n) : back_y ? -row : row;
+    if (n == 1)
+        walk_n(&w, 1);
+    else if (n == 2)
+        walk_n(&w, 2);
+    else if (n == 3)
+        walk_n(&w, 3);
+    else
+        walk_n(&w, 4);
     image_free(s->mem, &from);
     return OK;
 }
@@ -234,8 +270,11 @@ enum status image_decode(const struct vision_limits *l, const struct source *s, 
     if (rc) return rc;
     out->width = info->width;
     out->height = info->height;
-    rc = d->decode(s, out, info, e);
-    if (!rc && l->exif && info->orientation > 1) rc = orient(s, out, info->orientation, e);
+    struct source stored = *s;
+    bool turn = l->exif && info->orientation > 1;
+    if (turn) stored.place = NULL;
+    rc = d->decode(&stored, out, info, e);
+    if (!rc && turn) rc = orient(s, out, info->orientation, e);
     if (rc) image_free(s->mem, out);
     if (turned(l, info)) swap_sides(info);
     return rc;

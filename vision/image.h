@@ -17,7 +17,8 @@ struct image {
     enum image_mode mode;
     bool nearest;    /* from a palette or from one bit: resized by picking pixels */
     int key;         /* IMAGE_L: this level is transparent, looked up after resizing; -1: none */
-    uint8_t *pixels; /* [height][width][channels], from the budget */
+    bool placed;     /* pixels are at the source's place */
+    uint8_t *pixels; /* [height][width][channels], from the budget unless placed */
 };
 
 static inline uint32_t image_channels(const struct image *i)
@@ -31,6 +32,8 @@ struct source {
     size_t len;
     bool lenient;
     struct mem *mem;
+    uint8_t *place;     /* where the last step's RGB pixels may go if they have just this size; */
+    size_t place_bytes; /* or NULL */
 };
 
 /* One format. probe fills format-specific fields of info (size as stored, orientation, frames,
@@ -53,7 +56,7 @@ enum status image_decode(const struct vision_limits *l, const struct source *s, 
                          struct picture_info *info, struct err *e);
 void image_free(struct mem *m, struct image *i);
 
-/* For decoders: pixels for a size and mode, zeroed. */
+/* For decoders: pixels for a size and mode, zeroed. At the source's place if they fit it. */
 enum status image_alloc(const struct source *s, struct image *out, struct err *e);
 /* Adds one line that the result carries; a full list keeps its first lines. */
 void image_warn(struct picture_info *info, const char *fmt, ...) PRINTF_LIKE(2, 3);

@@ -12,6 +12,8 @@
 #include <jpeglib.h>
 #include <jerror.h>
 
+#define MAX_SCANS 1000
+
 static bool match(const uint8_t *b, size_t len)
 {
     return len >= 3 && b[0] == 0xff && b[1] == 0xd8 && b[2] == 0xff;
@@ -85,7 +87,7 @@ static enum status probe(const struct source *s, struct picture_info *info, stru
         if (is_frame(marker)) {
             if (frame) return err_set(e, E_IMAGE_UNREADABLE, "jpeg: two frame headers");
             rc = read_frame(p, n - 2, marker, info, e);
-            frame = marker << 8 | p[5];
+            if (!rc) frame = marker << 8 | p[5];
         } else if (marker == 0xe1 && !exif && n >= 8 && !memcmp(p, "Exif\0\0", 6)) {
             exif = true;
             info->orientation = image_exif_orientation(p, n - 2);
@@ -103,6 +105,8 @@ struct work {
     struct jpeg_error_mgr mgr;
     jmp_buf out;
     struct jpeg_decompress_struct c;
+    struct jpeg_progress_mgr progress;
+    bool lenient;
     char damage[JMSG_LENGTH_MAX]; /* first warning that means lost pixels */
     bool eof;                     /* the file, or its end marker, came too early */
 };
@@ -122,7 +126,18 @@ static void on_message(j_common_ptr c, int level)
     bool harmless = code == JWRN_EXTRANEOUS_DATA || code == JWRN_JFIF_MAJOR ||
                     code == JWRN_ADOBE_XFORM || code == JWRN_TOO_MUCH_DATA ||
                     code == JWRN_NOT_SEQUENTIAL;
-    if (!harmless && !w->damage[0]) w->mgr.format_message(c, w->damage);
+    if (harmless) return;
+    if (!w->damage[0]) w->mgr.format_message(c, w->damage);
+    if (!w->lenient) longjmp(w->out, 1);
+}
+
+/* A scan of a few bytes can take as long as one that carries all pixels. */
+static void on_progress(j_common_ptr c)
+{
+    struct work *w = (struct work *)c->err;
+    if (w->c.input_scan_number <= MAX_SCANS) return;
+    snprintf(w->damage, sizeof w->damage, "more than %d scans", MAX_SCANS);
+    longjmp(w->out, 1);
 }
 
 static void silent(j_common_ptr c)
@@ -153,13 +168,14 @@ static void read_rows(struct work *w, struct image *out)
 static enum status run(struct work *w, const struct source *s, struct image *out, struct err *e)
 {
     if (setjmp(w->out)) {
-        char text[JMSG_LENGTH_MAX];
-        w->mgr.format_message((j_common_ptr)&w->c, text);
         if (w->mgr.msg_code == JERR_OUT_OF_MEMORY)
             return err_set(e, E_IMAGE_TOO_LARGE, "jpeg: no memory left to decode it");
-        return err_set(e, w->eof ? E_IMAGE_TRUNCATED : E_IMAGE_UNREADABLE, "jpeg: %s", text);
+        if (!w->damage[0]) w->mgr.format_message((j_common_ptr)&w->c, w->damage);
+        return err_set(e, w->eof ? E_IMAGE_TRUNCATED : E_IMAGE_UNREADABLE, "jpeg: %s", w->damage);
     }
     jpeg_create_decompress(&w->c);
+    w->progress.progress_monitor = on_progress;
+    w->c.progress = &w->progress;
     jpeg_mem_src(&w->c, s->bytes, s->len);
     jpeg_read_header(&w->c, TRUE);
     if (w->c.image_width != out->width || w->c.image_height != out->height ||
@@ -179,6 +195,7 @@ static enum status decode(const struct source *s, struct image *out, struct pict
     struct work *w;
     enum status rc = mem_alloc(s->mem, &w, sizeof *w, "jpeg decoder", e);
     if (rc) return rc;
+    w->lenient = s->lenient;
     w->c.err = jpeg_std_error(&w->mgr);
     w->mgr.error_exit = on_error;
     w->mgr.emit_message = on_message;

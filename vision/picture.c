@@ -12,7 +12,8 @@
 
 static struct source source_of(const struct picture_job *j, struct mem *m)
 {
-    return (struct source){j->bytes, j->len, j->limits->lenient, m};
+    return (struct source){
+        .bytes = j->bytes, .len = j->len, .lenient = j->limits->lenient, .mem = m};
 }
 
 enum status picture_probe(const struct picture_job *j, struct picture_info *info, struct err *e)
@@ -44,8 +45,12 @@ static enum status run(const struct picture_job *j, const struct source *s,
     if (in.width != info->width || in.height != info->height)
         rc = err_set(e, E_INTERNAL, "%s: decoded to another size", info->format);
     if (!rc && j->processor->fill_first) rc = blend_rgb(s->mem, j->processor, &in, e);
-    if (!rc) rc = resize_image(s->mem, &in, info->resized_w, info->resized_h, out, e);
-    image_free(s->mem, &in);
+    bool same = in.width == info->resized_w && in.height == info->resized_h;
+    if (!rc && same)
+        *out = in;
+    else if (!rc)
+        rc = resize_image(s->mem, &in, info->resized_w, info->resized_h, out, e);
+    if (rc || !same) image_free(s->mem, &in);
     if (!rc) rc = blend_rgb(s->mem, j->processor, out, e);
     return rc;
 }
@@ -57,8 +62,10 @@ enum status picture_decode(const struct picture_job *j, struct picture_info *inf
     struct image out = {0};
     mem_init(&m, info->decode_bytes);
     struct source s = source_of(j, &m);
+    s.place = rgb;
+    s.place_bytes = (size_t)info->resized_w * info->resized_h * 3;
     enum status rc = run(j, &s, info, &out, e);
-    if (!rc) memcpy(rgb, out.pixels, (size_t)info->resized_w * info->resized_h * 3);
+    if (!rc && !out.placed) memcpy(rgb, out.pixels, s.place_bytes);
     image_free(&m, &out);
     mem_close(&m);
     return rc == E_BUDGET

@@ -8,6 +8,7 @@
 
 #define BITS     22
 #define OVERHEAD 256
+#define BLOCK    16 /* rows across, or bytes of a row down, that are summed together */
 
 /* Output i is the sum over taps j < count[i] of weight[i * taps + j] * in[first[i] + j]. */
 struct filter {
@@ -79,43 +80,85 @@ static uint8_t clamp(int32_t sum)
     return (uint8_t)(sum < 0 ? 0 : sum > 255 ? 255 : sum);
 }
 
-/* One row of `out` pixels with n channels; n is a constant at each call. */
+/* BLOCK results side by side: element k is the sum over j < n of w[j] * from[j * step + k]. */
 static inline __attribute__((always_inline)) void
-across_n(const struct filter *f, const uint8_t *in, uint8_t *to, uint32_t out, size_t n)
+weigh_body(const int32_t *w, uint32_t n, const uint8_t *from, size_t step, uint8_t *to)
 {
-    for (uint32_t i = 0; i < out; i++) {
-        const int32_t *w = f->weight + (size_t)i * f->taps;
-        const uint8_t *from = in + f->first[i] * n;
-        int32_t sum[4] = {1 << (BITS - 1), 1 << (BITS - 1), 1 << (BITS - 1), 1 << (BITS - 1)};
-        for (uint32_t j = 0; j < f->count[i]; j++)
-            for (size_t c = 0; c < n; c++) sum[c] += *from++ * w[j];
-        for (size_t c = 0; c < n; c++) *to++ = clamp(sum[c]);
+    int32_t sum[BLOCK];
+    for (int k = 0; k < BLOCK; k++) sum[k] = 1 << (BITS - 1);
+    for (uint32_t j = 0; j < n; j++, from += step)
+        for (int k = 0; k < BLOCK; k++) sum[k] += from[k] * w[j];
+    for (int k = 0; k < BLOCK; k++) to[k] = clamp(sum[k]);
+}
+
+typedef void (*weigh_fn)(const int32_t *w, uint32_t n, const uint8_t *from, size_t step,
+                         uint8_t *to);
+
+static void weigh(const int32_t *w, uint32_t n, const uint8_t *from, size_t step, uint8_t *to)
+{
+    weigh_body(w, n, from, step, to);
+}
+
+#ifdef __x86_64__
+__attribute__((target("avx2"))) static void
+weigh_avx2(const int32_t *w, uint32_t n, const uint8_t *from, size_t step, uint8_t *to)
+{
+    weigh_body(w, n, from, step, to);
+}
+#endif
+
+static weigh_fn best_weigh(void)
+{
+#ifdef __x86_64__
+    if (__builtin_cpu_supports("avx2")) return weigh_avx2;
+#endif
+    return weigh;
+}
+
+/* BLOCK bytes of as many rows, so that one step of the rows lies side by side: [x][rows]. */
+static void interleave(const uint8_t *in, size_t width, size_t rows, uint8_t *to)
+{
+    for (size_t r = 0; r < BLOCK; r++) {
+        const uint8_t *from = in + (r < rows ? r : 0) * width;
+        for (size_t x = 0; x < width; x++) to[x * BLOCK + r] = from[x];
     }
 }
 
-static void across(const struct filter *f, const uint8_t *in, uint8_t *to, uint32_t out, size_t n)
+/* Up to BLOCK rows of pixels with n channels. side: room for them, interleaved. */
+static void across(const struct filter *f, const struct image *in, struct image *out, uint32_t y,
+                   uint8_t *side)
 {
-    if (n == 1)
-        across_n(f, in, to, out, 1);
-    else if (n == 2)
-        across_n(f, in, to, out, 2);
-    else if (n == 3)
-        across_n(f, in, to, out, 3);
-    else
-        across_n(f, in, to, out, 4);
+    size_t n = image_channels(in), width = in->width * n, wide = out->width * n;
+    size_t rows = in->height - y < BLOCK ? in->height - y : BLOCK;
+    uint8_t *to = out->pixels + y * wide, column[BLOCK];
+    weigh_fn sum = best_weigh();
+    interleave(in->pixels + y * width, width, rows, side);
+    for (uint32_t i = 0; i < out->width; i++)
+        for (size_t c = 0; c < n; c++, to++) {
+            sum(f->weight + (size_t)i * f->taps, f->count[i], side + (f->first[i] * n + c) * BLOCK,
+                n * BLOCK, column);
+            for (size_t r = 0; r < rows; r++) to[r * wide] = column[r];
+        }
 }
 
-/* Row i of the result, from rows of `width` bytes. */
-static void down(const struct filter *f, const uint8_t *in, uint8_t *to, uint32_t i, size_t width,
-                 int32_t *sum)
+/* Row i of the result, from rows of `width` bytes; the last block may overlap the one before. */
+static void down(const struct filter *f, const uint8_t *in, uint8_t *to, uint32_t i, size_t width)
 {
     const int32_t *w = f->weight + (size_t)i * f->taps;
-    for (size_t x = 0; x < width; x++) sum[x] = 1 << (BITS - 1);
-    for (uint32_t j = 0; j < f->count[i]; j++) {
-        const uint8_t *from = in + (f->first[i] + (size_t)j) * width;
-        for (size_t x = 0; x < width; x++) sum[x] += from[x] * w[j];
+    const uint8_t *from = in + f->first[i] * width;
+    weigh_fn sum = best_weigh();
+    size_t x = 0;
+    for (; width - x >= BLOCK; x += BLOCK) sum(w, f->count[i], from + x, width, to + x);
+    if (x == width) return;
+    if (width >= BLOCK) {
+        sum(w, f->count[i], from + width - BLOCK, width, to + width - BLOCK);
+        return;
     }
-    for (size_t x = 0; x < width; x++) to[x] = clamp(sum[x]);
+    for (; x < width; x++) {
+        int32_t v = 1 << (BITS - 1);
+        for (uint32_t j = 0; j < f->count[i]; j++) v += from[j * width + x] * w[j];
+        to[x] = clamp(v);
+    }
 }
 
 static enum status alloc_image(struct mem *m, struct image *i, struct err *e)
@@ -128,12 +171,12 @@ static enum status resize_across(struct mem *m, const struct image *in, struct i
                                  struct err *e)
 {
     struct filter f = {0};
-    size_t n = image_channels(in);
+    uint8_t *side = NULL;
     enum status rc = alloc_image(m, out, e);
+    if (!rc) rc = mem_array(m, &side, in->width * (size_t)image_channels(in), BLOCK, "resize", e);
     if (!rc) rc = make_filter(m, &f, in->width, out->width, e);
-    for (uint32_t y = 0; !rc && y < out->height; y++)
-        across(&f, in->pixels + (size_t)y * in->width * n, out->pixels + (size_t)y * out->width * n,
-               out->width, n);
+    for (uint32_t y = 0; !rc && y < out->height; y += BLOCK) across(&f, in, out, y, side);
+    mem_free(m, side);
     free_filter(m, &f);
     return rc;
 }
@@ -143,13 +186,10 @@ static enum status resize_down(struct mem *m, const struct image *in, struct ima
 {
     struct filter f = {0};
     size_t width = in->width * (size_t)image_channels(in);
-    int32_t *sum = NULL;
     enum status rc = alloc_image(m, out, e);
-    if (!rc) rc = mem_array(m, &sum, width, sizeof *sum, "resize row", e);
     if (!rc) rc = make_filter(m, &f, in->height, out->height, e);
     for (uint32_t y = 0; !rc && y < out->height; y++)
-        down(&f, in->pixels, out->pixels + y * width, y, width, sum);
-    mem_free(m, sum);
+        down(&f, in->pixels, out->pixels + y * width, y, width);
     free_filter(m, &f);
     return rc;
 }
@@ -237,6 +277,7 @@ enum status resize_image(struct mem *m, const struct image *in, uint32_t width, 
 {
     *out = *in;
     out->pixels = NULL;
+    out->placed = false;
     enum status rc;
     if (in->width == width && in->height == height) {
         rc = copy(m, in, out, e);
@@ -273,5 +314,5 @@ uint64_t resize_bytes(uint64_t in_w, uint64_t in_h, uint64_t out_w, uint64_t out
     uint64_t mid = in_h * out_w > in_w * out_h ? in_h * out_w : in_w * out_h;
     uint64_t wide = in_w > out_w ? in_w : out_w;
     return in_w * in_h * 4 + mid * 4 + out_w * out_h * 4 + filter_bytes(in_w, out_w) +
-           filter_bytes(in_h, out_h) + wide * 20 + 8 * OVERHEAD;
+           filter_bytes(in_h, out_h) + wide * 4 * BLOCK + 8 * OVERHEAD;
 }

@@ -181,7 +181,7 @@ TEST(allocations_fail)
             struct err e;
             struct image out;
             struct picture_info info;
-            struct source s = {(const uint8_t *)file + 1, len - 1, false, &m};
+            struct source s = {.bytes = (const uint8_t *)file + 1, .len = len - 1, .mem = &m};
             m.fail_at = n;
             rc = image_decode(&l, &s, &out, &info, &e);
             if (rc && rc != E_NOMEM && rc != E_IMAGE_TOO_LARGE)
