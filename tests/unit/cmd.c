@@ -265,6 +265,7 @@ TEST(defaults_of_the_help)
     } known[] = {{"max-line-bytes", INPUT_MAX_LINE_BYTES},
                  {"max-image-bytes", IMAGE_REF_MAX_BYTES},
                  {"max-pixels", (double)v.max_pixels},
+                 {"image-timeout", v.timeout_s},
                  {"max-tokens", (double)j->max_tokens},
                  {"temperature", j->temperature},
                  {"top-p", j->top_p},
