@@ -12,7 +12,7 @@
 #define LONG_IMAGE 64
 #define FADE       0.97 /* of the sums below, from sweep to sweep */
 #define WORTH      0.4  /* a sweep with prompts must cost so much more, to wait for company */
-#define MOST_SAVED 0.5 /* of a sequence's share of a sweep, by leaving it out */
+#define MOST_SAVED 0.5  /* of a sequence's share of a sweep, by leaving it out */
 /* Experts that a job needs more than those under way, against the one whose turn it is: the guess
  * is rough, and long and short jobs mixed fill the sweeps better than those of one kind. */
 #define PROMISE 0.7

@@ -377,13 +377,13 @@ static void tell(void)
         if (how == TOKENS && !all.job[0].bag) continue;
         for (size_t i = 1; i < all.n; i += 2) {
             guess(how, &all.job[i], g[i]);
-            hit += recall(&all.job[i], g[i]) / (double)(all.n / 2);
+            hit += recall(&all.job[i], g[i]);
         }
         for (int s = 0; s < SHUFFLES; s++) {
             need[s] = shuffled(g, (unsigned long long)s + 1);
             sum += need[s] / SHUFFLES;
         }
-        printf("%-22s %6.1f %% %18.2f ", names[how], 100 * hit, sum);
+        printf("%-22s %6.1f %% %18.2f ", names[how], 100 * hit / floor((double)all.n / 2), sum);
         for (int s = 0; s < SHUFFLES; s++) printf(" %5.1f %%", 100 * (1 - need[s] / base[s]));
         printf("\n");
     }

@@ -188,7 +188,7 @@ static bool tend(struct campaign *c, struct worker *w)
 
 static void night_of_work(struct campaign *c)
 {
-    struct worker w[WORKERS];
+    struct worker w[WORKERS] = {0};
     struct victim add = {.program = c->program,
                          .args = {"add", "--db", c->db, "--image-root", "examples/images", c->jobs},
                          .log = test_path("log")};

@@ -18,8 +18,8 @@ pid_t victim_start(const struct victim *v)
     pid_t pid = fork();
     if (pid) return pid;
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    const char *args[40] = {v->program};
-    for (int i = 0; v->args[i] && i < 38; i++) args[i + 1] = v->args[i];
+    const char *args[VICTIM_ARGS + 2] = {v->program};
+    for (int i = 0; i < VICTIM_ARGS && v->args[i]; i++) args[i + 1] = v->args[i];
     for (int i = 0; i < 6 && v->env[i]; i++) putenv((char *)(size_t)v->env[i]);
     int null = open("/dev/null", O_RDONLY), log = open(v->log, O_WRONLY | O_CREAT | O_TRUNC, 0666);
     if (null < 0 || log < 0) _exit(126);

@@ -10,11 +10,13 @@
 #define VICTIM_KILLED  (-SIGKILL)
 #define VICTIM_RUNNING 1000
 
+#define VICTIM_ARGS 32
+
 struct victim {
     const char *program;
-    const char *env[6];   /* "NAME=value"; NULL ends */
-    const char *args[32]; /* without the program; NULL ends */
-    const char *log;      /* gets both outputs */
+    const char *env[6];            /* "NAME=value"; NULL ends */
+    const char *args[VICTIM_ARGS]; /* without the program; NULL ends */
+    const char *log;               /* gets both outputs */
 };
 
 pid_t victim_start(const struct victim *v);
@@ -34,6 +36,5 @@ void victim_jobs(const char *path, int n);
 char *victim_output(const char *path);
 
 void victim_ms(long ms); /* sleeps */
-
 
 #endif
