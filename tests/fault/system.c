@@ -175,7 +175,7 @@ static bool is_right(const struct sweep *s, const struct command *c, int code, c
 {
     if (code == c->right || (s->kill && code == VICTIM_KILLED)) return true;
     /* What could not be read of a picture is that job's error, and it is not tried again here. */
-    if ((code == 1 || code == 7) && (c->right == 1 || c->right == 7 || c->right == 0)) return true;
+    if ((code == 1 || code == 7) && c->right) return true;
     /* A model that cannot be read cannot be used. */
     return code == (s->memory ? 4 : 5) || (code == 4 && failed && strstr(failed, "demo-model"));
 }

@@ -35,5 +35,4 @@ char *victim_output(const char *path);
 
 void victim_ms(long ms); /* sleeps */
 
-
 #endif
