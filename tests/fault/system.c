@@ -83,6 +83,15 @@ static void said(const char *log)
     free(text);
 }
 
+/* A sanitizer ends with an exit code that a run may have too. */
+static bool damaged(const char *log)
+{
+    char *text = victim_output(log);
+    bool bad = text && (strstr(text, "Sanitizer") || strstr(text, "runtime error"));
+    free(text);
+    return bad;
+}
+
 /* Attempts are counted by how often pictures could not be read. */
 static char *output(void)
 {
@@ -223,7 +232,8 @@ static bool step(const struct sweep *s, const struct command *c, long n, bool on
         free(failed);
         return false;
     }
-    bool good = is_right(s, c, rc, failed) && watch_look(&w, test_path("out.jsonl.db"));
+    bool good = is_right(s, c, rc, failed) && !damaged(test_path("log"));
+    good = good && watch_look(&w, test_path("out.jsonl.db"));
     if (!good) said(test_path("log"));
     if (good && c->queue && !strcmp(c->queue, "own")) copy("done", "out.jsonl.db");
     good = good && goes_on(&w);
