@@ -139,7 +139,7 @@ static enum status open_spool(struct night *n, struct spool **out, struct err *e
     return rc;
 }
 
-/* Of a run that died after its last answer. */
+/* Of a run that died after its last picture. */
 static void forget_spool(struct night *n)
 {
     struct buf dir = {0};
@@ -343,7 +343,7 @@ enum status cmd_night(struct cmd_queue *q, const struct cmd_options *o, struct c
         struct cmd_speed_run run = {&n.report.engine, n.report.seconds, n.report.done};
         if (!rc) rc = cmd_speed_learn(m, o, q->db, &run, e);
     }
-    if (!rc && !need.jobs) forget_spool(&n);
+    if (!rc && n.report.unfinished == 0) forget_spool(&n);
     if (!rc) rc = queue_counts(q->db, &c, e);
     if (!rc) *code = exit_code(&n, &c);
     if (n.run_id) {
