@@ -143,6 +143,18 @@ static enum status open_spool(struct night *n, struct spool **out, struct err *e
     return rc;
 }
 
+/* Of a run that died after its last picture. */
+static void forget_spool(struct night *n)
+{
+    struct buf dir = {0};
+    struct spool_opts o = {.scope = "", .width = 1};
+    struct spool *s;
+    if (!n->alone || buf_addf(&dir, NULL, "%s.images", db_path(n->q->db))) return;
+    o.dir = dir.data;
+    if (!spool_open(&s, &o, NULL)) spool_close(s, true);
+    buf_free(&dir);
+}
+
 static void learn(void *user, const int32_t *ids, size_t n, size_t n_prompt)
 {
     engine_learn(user, ids, n, n_prompt);
@@ -351,6 +363,7 @@ enum status cmd_night(struct cmd_queue *q, const struct cmd_options *o, struct c
         struct cmd_speed_run run = {&n.report.engine, n.report.seconds, n.report.done};
         if (!rc) rc = cmd_speed_learn(m, o, q->db, &run, e);
     }
+    if (!rc && n.report.unfinished == 0) forget_spool(&n);
     if (!rc) rc = queue_counts(q->db, &c, e);
     if (!rc) *code = exit_code(&n, &c);
     if (n.run_id) {

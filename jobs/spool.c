@@ -47,6 +47,11 @@ static bool is_name(const char *s)
     return strlen(s) == NAME_BYTES && strspn(s, "0123456789abcdef") == NAME_BYTES;
 }
 
+static bool is_unfinished(const char *s)
+{
+    return strspn(s, "0123456789abcdef") == NAME_BYTES && !strcmp(s + NAME_BYTES, ".new");
+}
+
 static bool path_of(const struct spool *s, const char *name, const char *end, struct buf *out)
 {
     *out = (struct buf){0};
@@ -84,9 +89,9 @@ static void look(struct spool *s)
         struct stat st;
         struct file f = {.bytes = 0};
         if (entry->d_name[0] == '.' || !path_of(s, entry->d_name, "", &path)) continue;
-        if (!is_name(entry->d_name)) {
+        if (is_unfinished(entry->d_name)) {
             unlink(path.data);
-        } else if (stat(path.data, &st) == 0) {
+        } else if (is_name(entry->d_name) && stat(path.data, &st) == 0) {
             memcpy(f.name, entry->d_name, sizeof f.name);
             f.bytes = (uint64_t)st.st_size;
             f.time = st.st_mtime;

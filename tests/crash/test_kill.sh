@@ -13,6 +13,7 @@ while [ $i -lt 24 ]; do
     i=$((i + 1))
 done >"$tmp/jobs.jsonl"
 echo '{"id":"p","image":"circles.png","prompt":"Caption this image.","max_tokens":60}' >>"$tmp/jobs.jsonl"
+echo '{"id":"p2","image":"circles.png","prompt":"Describe this image.","max_tokens":9}' >>"$tmp/jobs.jsonl"
 echo 'no JSON' >>"$tmp/jobs.jsonl"
 
 # Becomes the program; for subshells.
@@ -50,6 +51,8 @@ check() {
         fail "$1: another output"
     elif ! "$nightshift" verify --db "$tmp/out.jsonl.db" "$tmp/out.jsonl" >"$tmp/log" 2>&1; then
         fail "$1: not whole in the end"
+    elif [ -e "$tmp/out.jsonl.db.images" ]; then
+        fail "$1: pictures are left over"
     else
         ok
     fi
@@ -63,7 +66,7 @@ answers() {
 
 # Starts a run, waits for its first answers, sends it a signal; leaves the exit code in rc.
 signalled() {
-    rm -f "$tmp"/out*
+    rm -rf "$tmp"/out*
     (night "$tmp/out.jsonl") &
     pid=$!
     tries=0
@@ -79,14 +82,14 @@ signalled() {
 (night "$tmp/plain.jsonl")
 rc=$?
 mask "$tmp/plain.jsonl" >"$tmp/expected"
-if [ $rc -eq 1 ] && [ "$(grep -c '"status_code":200' "$tmp/expected")" -eq 25 ]; then ok; else fail "the first run: $rc"; fi
+if [ $rc -eq 1 ] && [ "$(grep -c '"status_code":200' "$tmp/expected")" -eq 26 ]; then ok; else fail "the first run: $rc"; fi
 
 for point in schema:commit:1 schema:done:1 input:commit:1 input:done:1 import:commit:1 import:done:1 settings:commit:1 \
     settings:done:1 speeds:commit:1 speeds:done:1 begin:commit:1 begin:done:1 release:commit:1 release:done:1 claim:commit:1 \
     claim:done:1 result:commit:1 result:done:1 result:commit:9 result:done:25 \
     counts:commit:1 counts:done:1 release:commit:2 release:done:2 kinds:commit:1 kinds:done:1 speeds:commit:2 \
     speeds:done:2 counts:commit:2 counts:done:2 export:commit:1 export:done:1; do
-    rm -f "$tmp"/out*
+    rm -rf "$tmp"/out*
     (
         NIGHTSHIFT_CRASH_AT=$point
         export NIGHTSHIFT_CRASH_AT

@@ -9,7 +9,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#define MOST_BYTES (3u << 20)
+#define MOST_BYTES (3u << 18)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
