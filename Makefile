@@ -38,7 +38,7 @@ TEST_OBJ := $(patsubst %.c,$(B)/%.o,$(filter-out tests/lib/fuzz_main.c,$(wildcar
 TEST_LIB := $(B)/libtest.a
 TESTS_BIN := $(patsubst %.c,$(B)/%,$(wildcard $(foreach d,unit golden fault fuzz cli crash bench,tests/$d/*.c)))
 
-.PHONY: all demo test check check-asan lint fuzz bench-model bench-kern bench-reads clean deps tests
+.PHONY: all demo test check check-asan lint crash fuzz bench-model bench-kern bench-reads bench-orders clean deps tests
 .DELETE_ON_ERROR:
 .SECONDARY:
 
@@ -73,7 +73,12 @@ $(B)/tests/%: $(B)/tests/%.o $(TEST_LIB) $(LIB)
 $(B)/tests/fuzz/%: $(B)/tests/fuzz/%.o $(FUZZ_MAIN) $(TEST_LIB) $(LIB)
 	$(Q)$(CC) $(LDFLAGS_$(MODE)) $(LDFLAGS) -o $@ $^ $(LIBS)
 
-tests: $(TESTS_BIN) $(B)/nightshift
+# The program with a switch in its system calls, for tests of faults and crashes.
+$(B)/faulty: $(B)/src/main.o $(B)/tests/lib/faulty/faulty.o $(LIB)
+	$(call say,LD,$@)
+	$(Q)$(CC) $(LDFLAGS_$(MODE)) $(LDFLAGS) -o $@ $^ $(LIBS) -ldl
+
+tests: $(TESTS_BIN) $(B)/nightshift $(B)/faulty
 	@:
 
 deps:
@@ -98,6 +103,14 @@ lint:
 	@sh tests/lib/deps.sh lint
 	@sh tests/lint.sh
 
+# KILLS (300) times kill -9 at moments that SEED (1) gives, on queues of 200 jobs: of one run, and of three workers.
+KILLS ?= 300
+SEED ?= 1
+crash: deps
+	@$(MAKE) --no-print-directory -s -j2 $(B)/tests/crash/campaign $(B)/nightshift
+	@$(B)/tests/crash/campaign run $(B)/nightshift $(KILLS) $(SEED)
+	@$(B)/tests/crash/campaign work $(B)/nightshift $(KILLS) $(SEED)
+
 # A campaign of FUZZ_SECONDS (60) for each target, or those named in TESTS.
 fuzz:
 	@sh tests/lib/deps.sh fuzz
@@ -113,6 +126,11 @@ bench-model: deps
 bench-reads: deps
 	@$(MAKE) --no-print-directory -s $(B)/tests/bench/bench_model $(B)/nightshift
 	@sh tests/bench/reads.sh $(B)
+
+# Input order against auto order: BENCH_ARGS are how many shuffles of each queue, and recorded routes.
+bench-orders: deps
+	@$(MAKE) --no-print-directory -s $(B)/tests/bench/bench_model $(B)/tests/bench/bench_order $(B)/tests/bench/bench_predict
+	@sh tests/bench/orders.sh $(B) $(BENCH_ARGS)
 
 # Speeds of the kernels and of memory: BENCH_ARGS are threads and megabytes of weights.
 bench-kern: deps

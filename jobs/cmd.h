@@ -20,7 +20,7 @@ enum exit_code {
     EXIT_SOME_FAILED = 1,
     EXIT_USAGE = 2,
     EXIT_REJECTED = 3, /* --strict: bad input, nothing run */
-    EXIT_UNUSABLE = 4, /* model or database cannot be used */
+    EXIT_UNUSABLE = 4, /* model or database cannot be used, no memory */
     EXIT_STORAGE = 5,  /* disk full, I/O error */
     EXIT_HELD = 6,     /* another run holds the queue */
     EXIT_LIMIT = 7,    /* stopped by a limit, work left */
@@ -47,6 +47,8 @@ enum exit_code {
     X(CMD_EXPORT, export, "", "results as a file, at any time, also while running")                \
     X(CMD_MERGE, merge, "QUEUE.db...", "results of shards as one file; says what is missing")      \
     X(CMD_VERIFY, verify, "[OUT.jsonl...]", "is a queue whole, and do exports match?")             \
+    X(CMD_BACKUP, backup, "",                                                                      \
+      "a copy of a queue that can be gone on with, also while it is worked")                       \
     X(CMD_PLAN, plan, "", "how memory would be shared out")                                        \
     X(CMD_INFO, info, "", "what a model is, and whether its files are whole")                      \
     X(CMD_BENCH, bench, "", "measured figures of this machine, beside its limits")                 \
@@ -71,7 +73,8 @@ enum cmd_bit {
     CMD_INFO = 1 << 14,
     CMD_BENCH = 1 << 15,
     CMD_REPACK = 1 << 16,
-    CMD_ALL = (1 << 17) - 1,
+    CMD_BACKUP = 1 << 17,
+    CMD_ALL = (1 << 18) - 1,
 };
 
 /* What the choices of the table give; 0 is always the default. */
@@ -110,7 +113,6 @@ struct cmd_options {
     bool retry_failed, fresh, dry_run, strict, allow_model_change;
     uint64_t max_jobs;
     int64_t deadline;    /* --deadline as seconds since 1970 */
-    bool halt_now;       /* --halt now,fail=N: stop at once, not soon */
     uint64_t halt_fails; /* --halt fail=N: stop when so many jobs failed */
     double halt_percent; /* --halt fail=P% */
 

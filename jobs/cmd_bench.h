@@ -51,6 +51,8 @@ BENCH_SECTIONS(X)
 
 /* Measures b->disk_bytes_s unless it was. */
 enum status cmd_bench_disk_limit(struct cmd_bench *b, struct err *e);
+/* Floating point operations a second of all threads on registers alone. */
+enum status cmd_bench_peak(const struct cmd_bench *b, double *peak, struct err *e);
 struct bench_run_opts cmd_bench_run_opts(const struct cmd_bench *b);
 
 #endif

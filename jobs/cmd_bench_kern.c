@@ -74,3 +74,18 @@ enum status cmd_bench_kern(struct cmd_bench *b, struct err *e)
     mem_close(&k.mem);
     return rc;
 }
+
+enum status cmd_bench_peak(const struct cmd_bench *b, double *peak, struct err *e)
+{
+    struct mem mem;
+    struct bench_kern *k = NULL;
+    mem_init(&mem, 0);
+    struct bench_kern_opts o = {.mem = &mem, .pool = b->compute.pool, .weight_bytes = 1 << 20};
+    o.max_rows = 1;
+    o.max_cols = 64;
+    enum status rc = bench_kern_open(&k, &o, e);
+    if (!rc) *peak = bench_kern_peak(k, b->m.kern);
+    bench_kern_close(k);
+    mem_close(&mem);
+    return rc;
+}

@@ -5,7 +5,6 @@
 #include "jobs/queue.h"
 #include "jobs/schema.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -62,12 +61,28 @@ static uint64_t distinct(struct beginnings *b)
     return b->failed ? 0 : n;
 }
 
-static struct beginnings *seen;
+/* What the engine's face has no place for. */
+static struct {
+    struct beginnings *beginnings;
+    const struct bench_order_watch *watch;
+    uint64_t prompts;
+} seen;
 
 static enum status add(struct engine *g, const struct engine_sequence *s, struct err *e)
 {
-    enum status rc = engine_add(g, s, e);
-    if (!rc) note_prompt(seen, s);
+    bool watched = seen.watch && seen.watch->add;
+    enum status rc = watched ? seen.watch->add(g, s, e) : engine_add(g, s, e);
+    if (!rc) note_prompt(seen.beginnings, s);
+    return rc;
+}
+
+static enum status sweep(struct engine *g, engine_token_fn fn, void *user, struct err *e)
+{
+    struct engine_stats before, after;
+    engine_stats(g, &before);
+    enum status rc = engine_sweep(g, fn, user, e);
+    engine_stats(g, &after);
+    seen.prompts += after.prefill_rows > before.prefill_rows;
     return rc;
 }
 
@@ -80,8 +95,7 @@ static enum status work(struct bench_order *out, struct cmd_model *m, const stru
         .db = db,
         .worker = {.name = "bench", .input_order = o->order == ORDER_INPUT},
         .alone = true,
-        .engine = {m->engine, add, engine_remove, engine_sweep, engine_stats,
-                   engine_affinity(m->engine)},
+        .engine = {m->engine, add, engine_remove, sweep, engine_stats, engine_affinity(m->engine)},
         .sequences = m->plan.sequences,
         .prefill_rows = m->plan.prefill_rows,
         .prepare = {.mem = &m->mem,
@@ -95,14 +109,17 @@ static enum status work(struct bench_order *out, struct cmd_model *m, const stru
         .checkpoint_s = 1e9,
         .patient = true,
     };
-    seen = &b;
+    seen.beginnings = &b;
+    seen.prompts = 0;
     enum status rc = pipeline_run(&p, &out->report, e);
     out->images = vision.images;
     out->prefix_rows = distinct(&b);
+    out->prompts = seen.prompts;
     return rc;
 }
 
-enum status cmd_bench_order(struct bench_order *out, const struct cmd_options *o, struct err *e)
+enum status cmd_bench_order(struct bench_order *out, const struct cmd_options *o,
+                            const struct bench_order_watch *watch, struct err *e)
 {
     struct cmd_model m = {0};
     struct db *db = NULL;
@@ -111,6 +128,8 @@ enum status cmd_bench_order(struct bench_order *out, const struct cmd_options *o
     *out = (struct bench_order){0};
     enum status rc = cmd_model_begin(&m, o, e);
     m.no_read_ahead = true;
+    m.route = watch ? watch->route : NULL;
+    seen.watch = watch;
     if (!rc) rc = db_open(&db, "", &(struct db_opts){.must_exist = false}, e);
     if (!rc) rc = schema_apply(db, e);
     if (!rc) rc = cmd_import(db, o, &m, &c, e);
@@ -121,40 +140,4 @@ enum status cmd_bench_order(struct bench_order *out, const struct cmd_options *o
     db_close(db);
     cmd_model_close(&m);
     return rc;
-}
-
-static void print(const char *name, const struct bench_order *b)
-{
-    const struct engine_stats *g = &b->report.engine;
-    double jobs = (double)(b->report.done + b->report.failed);
-    if (jobs < 1) jobs = 1;
-    printf("%-6s %5.0f jobs %6llu sweeps %9.1f kB %9.1f kB %8.1f rows %8.1f rows %6llu images "
-           "%5.2f tokens\n",
-           name, jobs, (unsigned long long)g->sweeps, (double)g->expert_bytes / jobs / 1e3,
-           (double)g->expert_least / jobs / 1e3, (double)g->prefill_rows / jobs,
-           (double)b->prefix_rows / jobs, (unsigned long long)b->images,
-           (double)(g->decode_rows + g->spec.accepted) /
-               (double)(g->decode_rows ? g->decode_rows : 1));
-}
-
-enum status cmd_bench_orders(const struct cmd_options *o, struct err *e)
-{
-    struct cmd_options each = *o;
-    struct bench_order input, best;
-    each.order = ORDER_INPUT;
-    enum status rc = cmd_bench_order(&input, &each, e);
-    each.order = ORDER_AUTO;
-    if (!rc) rc = cmd_bench_order(&best, &each, e);
-    if (rc) return rc;
-    printf("order   (a job: experts read, the least for its sweeps; prompt rows computed, the "
-           "least; tokens a sequence and sweep)\n");
-    print("input", &input);
-    print("auto", &best);
-    printf(
-        "auto reads %.1f %% fewer expert bytes a job, computes %.2f times fewer prompt rows\n",
-        100 - 100 * (double)best.report.engine.expert_bytes /
-                  (double)(input.report.engine.expert_bytes ? input.report.engine.expert_bytes : 1),
-        (double)input.report.engine.prefill_rows /
-            (double)(best.report.engine.prefill_rows ? best.report.engine.prefill_rows : 1));
-    return OK;
 }

@@ -1,7 +1,6 @@
 /* Pictures a second, from small ones to a whole screen. */
 #include "jobs/cmd_bench.h"
 
-#include "src/bench_kern.h"
 #include "vision/bench_vit.h"
 
 #include <stdio.h>
@@ -35,21 +34,6 @@ static enum status picture(struct cmd_bench *b, struct bench_vit *v, const unsig
     return OK;
 }
 
-static enum status peak_of(const struct cmd_bench *b, double *peak, struct err *e)
-{
-    struct mem mem;
-    struct bench_kern *k = NULL;
-    mem_init(&mem, 0);
-    struct bench_kern_opts o = {.mem = &mem, .pool = b->compute.pool, .weight_bytes = 1 << 20};
-    o.max_rows = 1;
-    o.max_cols = 64;
-    enum status rc = bench_kern_open(&k, &o, e);
-    if (!rc) *peak = bench_kern_peak(k, b->m.kern);
-    bench_kern_close(k);
-    mem_close(&mem);
-    return rc;
-}
-
 enum status cmd_bench_vit(struct cmd_bench *b, struct err *e)
 {
     static const unsigned grids[][2] = {{16, 16}, {32, 32}, {64, 64}, {138, 78}};
@@ -62,7 +46,7 @@ enum status cmd_bench_vit(struct cmd_bench *b, struct err *e)
     }
     mem_init(&mem, b->ram);
     struct bench_vit_opts o = {b->m.dir, &mem, b->compute};
-    enum status rc = peak_of(b, &peak, e);
+    enum status rc = cmd_bench_peak(b, &peak, e);
     if (!rc) rc = bench_vit_open(&v, &o, e);
     if (rc) cmd_bench_left_out(b, "the tower", &rc, e);
     for (size_t i = 0; i < sizeof grids / sizeof *grids && !rc && v; i++)

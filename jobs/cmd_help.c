@@ -76,7 +76,7 @@ void cmd_help(void)
     printf(
         "\nnightshift COMMAND --help tells the options; nightshift --version the version.\n\n"
         "Exit: 0 all done; 1 some jobs failed; 2 mistake in the command line; 3 input rejected,\n"
-        "nothing run; 4 model or queue unusable; 5 storage stopped the run; 6 the queue is held\n"
-        "by another run; 7 stopped by a limit, work left; 130, 143 stopped by a signal, work "
-        "left.\n");
+        "nothing run; 4 model, queue or memory unusable; 5 storage stopped the run; 6 the queue\n"
+        "is held by another run; 7 stopped by a limit, work left; 130, 143 stopped by a signal\n"
+        "(SIGINT; SIGTERM or SIGUSR1), work left.\n");
 }

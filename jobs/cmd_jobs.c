@@ -57,13 +57,31 @@ static enum status list(struct db *db, const struct cmd_options *o, const char *
     return print_rows(db, s, o->json, e);
 }
 
+/* A filter that nothing can fit is a slip of the hand. */
+static enum status check_filters(const struct cmd_options *o, struct err *e)
+{
+    static const char *const states[] = {"pending", "running", "retry_wait",
+                                         "done",    "failed",  "cancelled"};
+    size_t i = 0, n = sizeof states / sizeof *states;
+    while (o->state && i < n && strcmp(states[i], o->state) != 0) i++;
+    if (o->state && i == n)
+        return err_set(e, E_USAGE,
+                       "%s: --state: expected pending, running, retry_wait, done, failed or "
+                       "cancelled, found \"%.100s\"",
+                       o->command, o->state);
+    if (o->code && status_by_name(o->code) == STATUS_COUNT)
+        return err_set(e, E_USAGE, "%s: --code: there is no code \"%.100s\"", o->command, o->code);
+    return OK;
+}
+
 static int with_queue(const struct cmd_options *o,
                       enum status (*fn)(struct db *, const struct cmd_options *, struct err *))
 {
     struct err e;
     struct cmd_queue q;
     if (!o->db) return cmd_usage("%s: needs --db FILE", o->command);
-    enum status rc = cmd_queue_open(&q, o->db, true, LOCK_NONE, &e);
+    enum status rc = check_filters(o, &e);
+    if (!rc) rc = cmd_queue_open(&q, o->db, true, LOCK_NONE, &e);
     if (rc) return cmd_fail(&e);
     rc = fn(q.db, o, &e);
     cmd_queue_close(&q);

@@ -194,6 +194,7 @@ enum status cmd_model_load(struct cmd_model *m, const struct cmd_options *o, str
                             .direct_io = !o->no_direct_io,
                             .draft_fixed = (size_t)o->draft_tokens,
                             .no_read_ahead = m->no_read_ahead,
+                            .route = m->route,
                             .affinity = o->order != ORDER_INPUT};
     rc = engine_open(&m->engine, &g, e);
     if (!rc) rc = constrain_vocab_open(&m->vocab, m->tok, e);

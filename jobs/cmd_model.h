@@ -33,6 +33,7 @@ struct cmd_model {
     uint64_t short_picture; /* bytes left to decode a picture, when some needs more; else 0 */
 
     bool no_read_ahead; /* set before cmd_model_load: counts that repeat exactly */
+    route_fn route;     /* the same: told what routers choose; or NULL */
 
     struct mem mem;
     bool mem_open;

@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #define RETRY_S      5.0
@@ -68,7 +69,10 @@ static void keep_kinds(struct night *n, bool last)
 static void on_event(void *user, const struct pipeline_state *s)
 {
     struct night *n = user;
+    struct winsize w;
     if (s->event == PIPELINE_SAVED) keep_kinds(n, false);
+    /* A terminal may be resized at any time. */
+    n->progress.columns = ioctl(STDERR_FILENO, TIOCGWINSZ, &w) == 0 ? w.ws_col : 0;
     progress_event(&n->progress, s);
 }
 
@@ -148,7 +152,7 @@ static void learn(void *user, const int32_t *ids, size_t n, size_t n_prompt)
 static enum status remember(struct night *n, struct err *e)
 {
     struct affinity *a = engine_affinity(n->m->engine);
-    struct past past = {n->m->tok, n->m->config.eos, learn, n->m->engine};
+    struct past past = {n->m->tok, &n->m->config, learn, n->m->engine};
     enum status rc = a ? kinds_load(n->q->db, n->m->sha256, a, e) : OK;
     if (!rc && n->m->plan.draft_rows) rc = past_answers(n->q->db, &past, e);
     n->known_rows = a ? affinity_rows(a) : 0;
@@ -159,9 +163,10 @@ static enum status work(struct night *n, struct err *e)
 {
     const struct cmd_options *o = n->o;
     struct cmd_model *m = n->m;
+    int64_t lease_ms = cmd_queue_lease_ms();
     struct pipeline_opts p = {
         .db = n->q->db,
-        .worker = {.name = n->worker, .input_order = o->order == ORDER_INPUT},
+        .worker = {.name = n->worker, .lease_ms = lease_ms, .input_order = o->order == ORDER_INPUT},
         .alone = n->alone,
         .engine = {m->engine, engine_add, engine_remove, engine_sweep, engine_stats,
                    engine_affinity(m->engine)},
@@ -182,7 +187,7 @@ static enum status work(struct night *n, struct err *e)
                     .model_name = m->name},
         .retries = o->retries,
         .retry_s = RETRY_S,
-        .checkpoint_s = CHECKPOINT_S,
+        .checkpoint_s = lease_ms ? (double)lease_ms / 4000 : CHECKPOINT_S,
         .timeout_s = o->job.has & JOB_HAS_TIMEOUT ? o->job.timeout_s : 0,
         .max_jobs = o->max_jobs,
         .deadline = o->deadline,
@@ -194,6 +199,7 @@ static enum status work(struct night *n, struct err *e)
         .user = n,
     };
     progress_init(&n->progress, style(o), write_err, NULL);
+    if (o->eta) n->progress.clock = os_unix_time;
     enum status rc = open_spool(n, &p.prepare.spool, e);
     if (!rc) rc = remember(n, e);
     if (!rc) rc = pipeline_run(&p, &n->report, e);
@@ -257,6 +263,19 @@ static void tell_forecast(const struct night *n)
             (double)r->done / r->seconds * 3600);
 }
 
+/* Where the time went: sweeps wait for what is not there yet, and compute. */
+static void tell_time(const struct pipeline_report *r)
+{
+    const struct engine_stats *g = &r->engine;
+    double waits = g->expert_wait_s + g->trunk_wait_s, percent = 100 / r->seconds;
+    if (r->seconds <= 0 || g->sweep_s <= 0) return;
+    fprintf(stderr,
+            "of the time %.0f %% computing, %.0f %% waiting for experts, %.0f %% for other "
+            "weights, %.0f %% for pictures and prompts, the queue and the rest\n",
+            (g->sweep_s - waits) * percent, g->expert_wait_s * percent, g->trunk_wait_s * percent,
+            (r->seconds - g->sweep_s) * percent);
+}
+
 /* What this run did, beside what was planned. */
 static void tell_work(const struct night *n)
 {
@@ -278,6 +297,7 @@ static void tell_work(const struct night *n)
                 (unsigned long long)g->spec.drafted);
     fprintf(stderr, "; %llu sweeps, %s read; peak memory %s of %s\n", (unsigned long long)g->sweeps,
             read, peak, budget);
+    tell_time(r);
     cmd_tell_order(r);
     tell_forecast(n);
 }

@@ -12,7 +12,7 @@
 #define COMPUTE (CMD_RUN | CMD_WORK | CMD_PLAN | CMD_BENCH)
 #define QUEUE                                                                                      \
     (CMD_RUN | CMD_ADD | CMD_WORK | CMD_STATUS | CMD_LIST_JOBS | CMD_SHOW | CMD_ERRORS |           \
-     CMD_RETRY | CMD_CANCEL | CMD_EXPORT | CMD_VERIFY)
+     CMD_RETRY | CMD_CANCEL | CMD_EXPORT | CMD_VERIFY | CMD_BACKUP)
 #define FILTERS (CMD_LIST_JOBS | CMD_ERRORS | CMD_RETRY | CMD_CANCEL)
 #define REPORTS                                                                                    \
     (CMD_CHECK | CMD_STATUS | CMD_LIST_JOBS | CMD_SHOW | CMD_ERRORS | CMD_MERGE | CMD_VERIFY |     \
@@ -36,8 +36,10 @@ const struct cmd_option cmd_table[] = {
     {"model", 'm', "DIR", "folder of the model",
      WORKERS | CMD_CHECK | CMD_PLAN | CMD_INFO | CMD_BENCH | CMD_REPACK, TEXT(model)},
     {"output", 'o', "FILE",
-     "where results go; replaced whole, never appended to; of repack: a new folder",
-     CMD_RUN | CMD_EXPORT | CMD_MERGE | CMD_REPACK, TEXT(output)},
+     "where results go; replaced whole, never appended to; of repack: a new folder; of backup: a "
+     "new "
+     "file",
+     CMD_RUN | CMD_EXPORT | CMD_MERGE | CMD_REPACK | CMD_BACKUP, TEXT(output)},
     {"errors-file", 0, "FILE", "write failed jobs here as well", CMD_RUN | CMD_EXPORT,
      TEXT(errors_file)},
     {"db", 0, "FILE", "the queue; run makes one beside its output", QUEUE, TEXT(db)},
@@ -73,8 +75,8 @@ const struct cmd_option cmd_table[] = {
     {"verify-images", 0, "HOW",
      "compare pictures with those imported: by their bytes, or by size and time", WORKERS,
      CHOICE(verify_images, "content|stat")},
-    {"image-timeout", 0, "TIME", "give up decoding one picture after so long (default 60s)", WORKERS,
-     SECONDS(image_timeout_s)},
+    {"image-timeout", 0, "TIME", "give up decoding one picture after so long (default 60s)",
+     WORKERS, SECONDS(image_timeout_s)},
     {"lenient-images", 0, NULL, "accept damaged pictures as far as they can be shown",
      WORKERS | CMD_CHECK, FLAG(lenient_images)},
     {"no-exif", 0, NULL, "do not turn pictures by their EXIF orientation", WORKERS | CMD_CHECK,
@@ -131,7 +133,8 @@ const struct cmd_option cmd_table[] = {
     {"max-jobs", 0, "N", "stop after so many jobs", WORKERS | CMD_BENCH, COUNT(max_jobs, 1)},
     {"deadline", 0, "WHEN", "stop by then: 06:30, 2026-01-31T06:30, or 8h from now", WORKERS,
      OWN(cmd_read_deadline)},
-    {"halt", 0, "HOW", "soon,fail=N or now,fail=N (or P%): stop when so many jobs failed; never",
+    {"halt", 0, "HOW",
+     "stop when jobs fail: fail=N so many, fail=P% of at least 10 that ended, never (default)",
      WORKERS, OWN(cmd_read_halt)},
     {"dry-run", 0, NULL, "say what would be done", CMD_RUN | CMD_ADD | CMD_RETRY | CMD_CANCEL,
      FLAG(dry_run)},
@@ -141,9 +144,10 @@ const struct cmd_option cmd_table[] = {
     {"all", 0, NULL, "every job that fits", CMD_RETRY | CMD_CANCEL, FLAG(all)},
     {"limit", 0, "N", "at most so many", CMD_LIST_JOBS | CMD_ERRORS, COUNT(limit, 1)},
     {"watch", 0, "[TIME]", "again and again (every 2 s)", CMD_STATUS, SECONDS(watch_s)},
-    {"progress", 0, "HOW", "how progress is shown", WORKERS | CMD_ADD | CMD_MERGE,
+    {"progress", 0, "HOW", "how progress is shown", WORKERS,
      CHOICE(progress, "auto|tty|plain|json|none")},
-    {"eta", 0, NULL, "show when it will be done", WORKERS | CMD_STATUS, FLAG(eta)},
+    {"eta", 0, NULL, "show the time of day as well at which it will be done", WORKERS | CMD_STATUS,
+     FLAG(eta)},
     {"only", 0, "SECTION",
      "only this: machine, kern, vit, disk, overlap, decode, prefill, captions, cache; repeatable",
      CMD_BENCH, OWN(cmd_read_only)},

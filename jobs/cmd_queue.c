@@ -36,6 +36,12 @@ static void set_crash(struct db_opts *o)
     o->point = on_point;
 }
 
+int64_t cmd_queue_lease_ms(void)
+{
+    const char *ms = getenv("NIGHTSHIFT_LEASE_MS");
+    return ms ? strtol(ms, NULL, 10) : 0;
+}
+
 enum status cmd_queue_open(struct cmd_queue *q, const char *path, bool must_exist,
                            enum cmd_lock lock, struct err *e)
 {

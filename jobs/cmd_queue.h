@@ -17,6 +17,9 @@ struct cmd_queue {
 enum status cmd_queue_open(struct cmd_queue *q, const char *path, bool must_exist,
                            enum cmd_lock lock, struct err *e);
 void cmd_queue_close(struct cmd_queue *q);
+/* Tests of crashes: NIGHTSHIFT_LEASE_MS, how long the leases of this process are; 0: as they are
+ * for everybody. */
+int64_t cmd_queue_lease_ms(void);
 
 /* Imports the operands; m: check pictures as this model takes them, or NULL. Tells of bad jobs on
  * standard error. */

@@ -161,12 +161,13 @@ static void print_text(const struct cmd_options *o, const struct status_of_queue
     }
     if (q->eta_s >= 0 && queue_unfinished(c)) {
         char left[32], when[32];
-        time_t at = (time_t)(os_unix_time() + (int64_t)q->eta_s);
-        struct tm tm;
         progress_duration(left, sizeof left, q->eta_s);
-        strftime(when, sizeof when, "%a %H:%M", localtime_r(&at, &tm));
-        printf("about %s of work left%s%s\n", left, q->worked ? ", done by " : "",
-               q->worked ? when : "");
+        progress_time(when, sizeof when, os_unix_time() + (int64_t)q->eta_s);
+        printf("about %s of work left%s%s\n", left,
+               q->worked ? ", done by "
+               : o->eta  ? "; begun now, done by "
+                         : "",
+               q->worked || o->eta ? when : "");
     }
 }
 

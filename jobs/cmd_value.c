@@ -174,20 +174,14 @@ static bool read_percent(const char *s, double *out)
 enum status cmd_read_halt(struct cmd_options *o, const char *value, struct err *e)
 {
     const char *s = value;
-    o->halt_now = false;
     o->halt_fails = 0;
     o->halt_percent = 0;
     if (!strcmp(s, "never")) return OK;
-    if (!strncmp(s, "now,", 4)) {
-        o->halt_now = true;
-        s += 4;
-    } else if (!strncmp(s, "soon,", 5)) {
-        s += 5;
-    }
+    if (!strncmp(s, "soon,", 5)) s += 5;
     if (!strncmp(s, "fail=", 5) && (read_percent(s + 5, &o->halt_percent) ||
                                     (read_u64(s + 5, &o->halt_fails) && o->halt_fails)))
         return OK;
-    return bad("halt", "never, or soon or now with ,fail=N or ,fail=P%", value, e);
+    return bad("halt", "never, fail=N or fail=P%", value, e);
 }
 
 /* The next time that the clock shows hour:minute. */

@@ -2,16 +2,40 @@
  * together. */
 #include "jobs/cmd_queue.h"
 
+#include "jobs/export_line.h"
 #include "jobs/merge.h"
 #include "jobs/verify.h"
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
+/* One finding a line; user: the options. */
 static void tell(void *user, const char *what)
 {
-    (void)user;
-    printf("%s\n", what);
+    const struct cmd_options *o = user;
+    struct buf b = {0};
+    if (o->json && !export_quote(&b, what, strlen(what), NULL))
+        printf("{\"finding\":%s}\n", b.data);
+    else
+        printf("%s\n", what);
+    buf_free(&b);
+}
+
+/* Says of an export whether it is what would be written now. */
+static enum status check_export(struct db *db, const struct cmd_options *o, const char *path,
+                                uint64_t *n, struct err *e)
+{
+    struct buf what = {0};
+    uint64_t line;
+    enum status rc = verify_export(db, path, &line, e);
+    if (rc || !line) return rc;
+    rc = buf_addf(&what, e, "%s is not what an export writes now, from line %llu on", path,
+                  (unsigned long long)line);
+    if (!rc) tell((void *)(uintptr_t)o, what.data);
+    buf_free(&what);
+    ++*n;
+    return rc;
 }
 
 int cmd_verify(const struct cmd_options *o)
@@ -22,17 +46,15 @@ int cmd_verify(const struct cmd_options *o)
     if (!o->db) return cmd_usage("verify: needs --db FILE");
     enum status rc = cmd_queue_open(&q, o->db, true, LOCK_NONE, &e);
     if (rc) return cmd_fail(&e);
-    rc = verify_queue(q.db, tell, NULL, &n, &e);
-    for (size_t i = 0; i < o->operands.n && !rc; i++) {
-        bool same;
-        rc = verify_export(q.db, o->operands.at[i], &same, &e);
-        if (rc || same) continue;
-        printf("%s is not what an export writes now\n", o->operands.at[i]);
-        n++;
-    }
+    rc = verify_queue(q.db, tell, (void *)(uintptr_t)o, &n, &e);
+    for (size_t i = 0; i < o->operands.n && !rc; i++)
+        rc = check_export(q.db, o, o->operands.at[i], &n, &e);
     cmd_queue_close(&q);
     if (rc) return cmd_fail(&e);
-    if (!n && !o->quiet) printf("whole\n");
+    if (o->json)
+        printf("{\"findings\":%llu}\n", (unsigned long long)n);
+    else if (!n && !o->quiet)
+        printf("whole\n");
     return n ? EXIT_UNUSABLE : EXIT_DONE;
 }
 
@@ -64,7 +86,14 @@ int cmd_merge(const struct cmd_options *o)
     free(q);
     free(dbs);
     if (rc) return cmd_fail(&e);
-    if (!o->quiet) tell_merge(&c);
+    if (o->json)
+        printf("{\"answers\":%llu,\"failures\":%llu,\"doubles\":%llu,\"unfinished\":%llu,"
+               "\"missing\":%llu}\n",
+               (unsigned long long)c.answers, (unsigned long long)c.failures,
+               (unsigned long long)c.doubles, (unsigned long long)c.unfinished,
+               (unsigned long long)c.missing);
+    else if (!o->quiet)
+        tell_merge(&c);
     if (c.unfinished || c.missing) return EXIT_LIMIT;
     return c.failures ? EXIT_SOME_FAILED : EXIT_DONE;
 }

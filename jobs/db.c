@@ -30,6 +30,7 @@ struct db {
 
 static enum status status_of(int code)
 {
+    if (code == SQLITE_IOERR_NOMEM) return E_NOMEM;
     switch (code & 0xff) {
     case SQLITE_FULL:
         return E_NOSPACE;
@@ -52,12 +53,22 @@ static enum status status_of(int code)
     }
 }
 
+/* SQLite calls a file damaged when the disk does not give one of its pages. */
+static bool unreadable(struct db *db)
+{
+    int errnum = 0;
+    sqlite3_file_control(db->h, "main", SQLITE_FCNTL_LAST_ERRNO, &errnum);
+    return errnum == EIO || errnum == ENXIO;
+}
+
 static enum status fail(struct db *db, int code, const char *doing, struct err *e)
 {
     int ext = sqlite3_extended_errcode(db->h);
     if ((ext & 0xff) != (code & 0xff)) ext = code;
     enum status rc = status_of(ext);
     int os = sqlite3_system_errno(db->h);
+    if (rc == E_DB && unreadable(db))
+        return err_set(e, E_IO, "%s: cannot be read: %s (SQLite %d)", db->path, doing, ext);
     if (rc == E_IO && (os == ENOSPC || os == EDQUOT)) rc = E_NOSPACE;
     return err_set(e, rc, "%s: %s%s%s: %s (SQLite %d)", db->path, db->what ? db->what : "",
                    db->what ? ": " : "", doing, sqlite3_errmsg(db->h), ext);
@@ -283,6 +294,15 @@ enum status db_int(struct db *db, int64_t *out, int64_t none, struct err *e, con
     if (!rc && row && sqlite3_column_type(s, 0) != SQLITE_NULL) *out = sqlite3_column_int64(s, 0);
     if (!rc && row) sqlite3_reset(s);
     return rc;
+}
+
+enum status db_copy(struct db *from, struct db *to, struct err *e)
+{
+    sqlite3_backup *b = sqlite3_backup_init(to->h, "main", from->h, "main");
+    if (!b) return fail(to, sqlite3_errcode(to->h), "copy", e);
+    int step = sqlite3_backup_step(b, -1), code = sqlite3_backup_finish(b);
+    if (step == SQLITE_DONE && !code) return OK;
+    return fail(to, code ? code : step, "copy", e);
 }
 
 int64_t db_changes(const struct db *db)

@@ -58,6 +58,8 @@ enum status db_int(struct db *db, int64_t *out, int64_t none, struct err *e, con
                    const char *types, ...);
 /* Plain SQL text, several statements. */
 enum status db_exec(struct db *db, const char *sql, struct err *e);
+/* Replaces all of `to` by one state of `from`; waits for writers of `from` as any read does. */
+enum status db_copy(struct db *from, struct db *to, struct err *e);
 /* Rows that the last statement changed; id of the last inserted row. */
 int64_t db_changes(const struct db *db);
 int64_t db_last_id(const struct db *db);

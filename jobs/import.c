@@ -51,11 +51,13 @@ static enum status options_sha256(struct import *im, struct err *e)
 
 static enum status insert_input(struct import *im, struct err *e)
 {
+    db_point(im->db, "input:commit");
     enum status rc =
         db_run(im->db, e,
                "INSERT INTO inputs(path, kind, bytes, sha256, options_sha256, imported_at) "
                "VALUES(?1, ?2, ?3, ?4, ?5, unixepoch())",
                "ssiss", im->path, im->kind, (int64_t)im->bytes, im->sha256, im->options_sha256);
+    db_point(im->db, "input:done");
     im->place.input_id = db_last_id(im->db);
     return rc;
 }

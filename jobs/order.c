@@ -10,21 +10,23 @@
 #define KIND_BYTES 256 /* of a text that tell its kind */
 #define LONG_TEXT  256 /* bytes of text, rows of a picture that are worth sharing */
 #define LONG_IMAGE 64
-#define FOLLOW     0.1  /* how fast the means below follow */
-#define WORTH      0.4  /* a sweep with prompts must read so much more, to wait for company */
-#define FADE       0.97 /* of the sums below */
+#define FADE       0.97 /* of the sums below, from sweep to sweep */
+#define WORTH      0.4  /* a sweep with prompts must cost so much more, to wait for company */
+#define MOST_SAVED 0.5  /* of a sequence's share of a sweep, by leaving it out */
+/* Experts that a job needs more than those under way, against the one whose turn it is: the guess
+ * is rough, and long and short jobs mixed fill the sweeps better than those of one kind. */
+#define PROMISE 0.7
 
 struct order {
     struct order_opts o;
     struct flight **waiting; /* [o.window], in the order of their claims */
     size_t n;
     uint64_t picked, admitted;
-    double with;   /* mean bytes of a sweep with prompts; 0: unknown */
     double waited; /* what idle places cost since the last admission */
-    /* Of sweeps without prompts: fading sums over x sequences, y bytes. */
-    struct {
-        double n, x, y, xx, xy;
-    } plain;
+    /* Of sweeps without and with prompts: fading sums over x sequences, y bytes, tokens. */
+    struct sweeps {
+        double n, x, y, xx, xy, tokens;
+    } plain, with;
     struct engine_stats last;
 };
 
@@ -38,6 +40,7 @@ enum status order_open(struct order **out, const struct order_opts *o, struct er
         return err_set(e, E_NOMEM, "order of jobs: no memory");
     }
     r->o = *o;
+    if (!r->o.passed) r->o.passed = ORDER_PASSED;
     return OK;
 }
 
@@ -123,6 +126,15 @@ static bool before(const struct claim *a, const struct claim *b)
     return a->extra < b->extra;
 }
 
+/* The one whose turn it is in input order. */
+static const struct flight *oldest(const struct order *o)
+{
+    const struct flight *f = o->waiting[0];
+    for (size_t i = 1; i < o->n; i++)
+        if (o->waiting[i]->job.priority > f->job.priority) f = o->waiting[i];
+    return f;
+}
+
 static size_t choose(const struct order *o, const struct flight *flights, size_t n)
 {
     double extra[AFFINITY_KINDS] = {0};
@@ -130,12 +142,15 @@ static size_t choose(const struct order *o, const struct flight *flights, size_t
     for (size_t i = 0; i < n; i++)
         if (under_way(&flights[i])) running[flights[i].kind]++;
     if (o->o.affinity) affinity_extra(o->o.affinity, running, extra);
+    double usual = extra[oldest(o)->kind];
+    for (size_t k = 0; k < AFFINITY_KINDS; k++)
+        if (extra[k] > usual * PROMISE) extra[k] = usual;
     size_t best = 0;
     struct claim first = {0};
     for (size_t i = 0; i < o->n; i++) {
         const struct flight *f = o->waiting[i];
         struct claim c = {.priority = f->job.priority,
-                          .late = o->picked - f->turn > ORDER_PASSED,
+                          .late = o->picked - f->turn > o->o.passed,
                           .extra = extra[f->kind]};
         for (size_t k = 0; k < n && !c.alike; k++)
             c.alike = under_way(&flights[k]) && begin_alike(&f->job, &flights[k].job);
@@ -156,16 +171,28 @@ struct flight *order_next(struct order *o, const struct flight *flights, size_t 
     return f;
 }
 
-/* What an idle place costs: its share of a sweep without prompts, less what the sweep saves by one
- * row fewer (the slope of bytes over sequences; half the share until that is known). */
-static double idle_cost(const struct order *o, double plain)
+/* What an idle place costs: what the tokens cost that it would have given, at the mean, less what
+ * its rows would have read (the slope of bytes over sequences; half the share until that is known,
+ * and the slope is taken for no more: what one more needs, the others need less). */
+static double idle_cost(const struct order *o)
 {
-    double n = o->plain.n, share = plain / (double)o->o.sequences;
-    double spread = o->plain.xx * n - o->plain.x * o->plain.x, saved = share / 2;
-    if (spread > 0.01 * o->plain.x * o->plain.x)
-        saved = (o->plain.xy * n - o->plain.x * o->plain.y) / spread;
-    if (saved > share * 3 / 4) saved = share * 3 / 4;
+    const struct sweeps *p = &o->plain;
+    double share = p->x > 0 ? p->y / p->x : 0, saved = share * MOST_SAVED;
+    double spread = p->xx * p->n - p->x * p->x;
+    if (spread > 0.01 * p->x * p->x) saved = (p->xy * p->n - p->x * p->y) / spread;
+    if (saved > share * MOST_SAVED) saved = share * MOST_SAVED;
     return saved > 0 ? share - saved : share;
+}
+
+/* What a sweep with prompts costs that its tokens would not have cost without: where every expert
+ * is read anyway, drafts are free and give more of them. Not above 0: prompts need no company. */
+static double prompts_cost(const struct order *o)
+{
+    const struct sweeps *p = &o->plain, *w = &o->with;
+    if (w->n <= 0) return 0;
+    if (p->n <= 0) return w->y / w->n;
+    double more = w->y / w->n - w->tokens / w->n * (p->tokens > 0 ? p->y / p->tokens : 0);
+    return more > WORTH * p->y / p->n ? more : 0;
 }
 
 /* More than five eighths of the places never wait, nor more prompts than fit into one sweep. */
@@ -178,19 +205,18 @@ static size_t most_idle(const struct order *o)
     return most ? most : 1;
 }
 
-/* An admission costs what a sweep with prompts reads more than one without; waiting costs so much
- * for each place that could be filled and each sweep. When the second has come up to the first, it
- * is time: whatever comes later, that is at most twice what the best choice would have cost, and
- * the best choice when places become free evenly. */
+/* An admission costs what a sweep with prompts costs more than its tokens are worth; waiting costs
+ * so much for each place that could be filled and each sweep. When the second has come up to the
+ * first, it is time: whatever comes later, that is at most twice what the best choice would have
+ * cost, and the best choice when places become free evenly. */
 bool order_admit(struct order *o, const struct order_now *now)
 {
     size_t idle = now->ready < now->free ? now->ready : now->free;
     bool last = !now->coming && now->ready <= now->free;
-    double plain = o->plain.n > 0 ? o->plain.y / o->plain.n : 0, more = o->with - plain;
-    bool worth = o->with > 0 && (o->plain.n <= 0 || more > plain * WORTH);
-    if (!o->o.input && now->running && !last && worth && idle < most_idle(o) &&
+    double more = prompts_cost(o);
+    if (!o->o.input && now->running && !last && more > 0 && idle < most_idle(o) &&
         (o->plain.n <= 0 || o->waited < more)) {
-        o->waited += (double)idle * idle_cost(o, plain);
+        o->waited += (double)idle * idle_cost(o);
         return false;
     }
     o->waited = 0;
@@ -206,14 +232,12 @@ void order_swept(struct order *o, const struct engine_stats *s, size_t running)
 {
     double x = (double)running, bytes = (double)(s->expert_bytes - o->last.expert_bytes) +
                                         (double)(s->trunk_bytes - o->last.trunk_bytes);
-    if (s->prefill_rows > o->last.prefill_rows) {
-        o->with = o->with > 0 ? o->with + (bytes - o->with) * FOLLOW : bytes;
-    } else {
-        o->plain.n = o->plain.n * FADE + 1;
-        o->plain.x = o->plain.x * FADE + x;
-        o->plain.y = o->plain.y * FADE + bytes;
-        o->plain.xx = o->plain.xx * FADE + x * x;
-        o->plain.xy = o->plain.xy * FADE + x * bytes;
-    }
+    struct sweeps *w = s->prefill_rows > o->last.prefill_rows ? &o->with : &o->plain;
+    w->n = w->n * FADE + 1;
+    w->x = w->x * FADE + x;
+    w->y = w->y * FADE + bytes;
+    w->xx = w->xx * FADE + x * x;
+    w->xy = w->xy * FADE + x * bytes;
+    w->tokens = w->tokens * FADE + (double)(s->tokens - o->last.tokens);
     o->last = *s;
 }

@@ -3,12 +3,13 @@
  * Some hundreds of claimed jobs wait here, read but not prepared. The next one is, among those of
  * the highest priority: one that others went past for too long; else one that begins like a job
  * under way, so that its picture is at hand and its beginning shared; else the one whose kind needs
- * the fewest experts that those under way do not need already (src/affinity.h).
+ * the fewest experts that those under way do not need already (src/affinity.h), if that promises to
+ * be far fewer than the one whose turn it is; else that one.
  *
  * Prepared jobs are admitted several at a time: a sweep with prompts in it reads nearly every
  * expert, for one prompt as for many, and an idle place costs a share of a sweep without prompts.
- * How many is worth waiting for follows from what both kinds of sweep read so far. With `input` all
- * of this is off. Nothing here changes a result. */
+ * How many is worth waiting for follows from what both kinds of sweep read and gave so far. With
+ * `input` all of this is off. Nothing here changes a result. */
 #ifndef NS_ORDER_H
 #define NS_ORDER_H
 
@@ -16,7 +17,7 @@
 #include "src/affinity.h"
 
 #define ORDER_WINDOW 256
-#define ORDER_PASSED 1024 /* a job lets at most so many others past */
+#define ORDER_PASSED 1024 /* a job lets so many others past, then it goes first */
 
 struct order;
 
@@ -24,6 +25,7 @@ struct order_opts {
     bool input;
     size_t sequences, prefill_rows; /* of the engine */
     size_t window;                  /* most jobs that wait */
+    size_t passed;                  /* 0: ORDER_PASSED */
     struct affinity *affinity;      /* or NULL */
     const struct tok *tok;
 };

@@ -30,7 +30,7 @@ static enum status render(const struct past *p, struct job *j, const char *answe
         m[j->n_messages].n_parts = 1;
         rc = chat_render(&chat, m, j->n_messages + (answer != NULL), &o, e);
     }
-    if (!rc) rc = prompt_build(out, p->tok, &chat, 0, rows, j->n_images, e);
+    if (!rc) rc = prompt_build(out, p->tok, &chat, p->config->media_pad, rows, j->n_images, e);
     chat_prompt_free(&chat);
     free(rows);
     free(m);
@@ -45,7 +45,7 @@ static enum status tell(const struct past *p, struct job *j, const char *answer,
     if (!rc) rc = render(p, j, answer, len, &whole, e);
     size_t from = before.ids.n, n = from;
     if (!rc && whole.ids.n > from && !memcmp(before.ids.at, whole.ids.at, from * sizeof(int32_t))) {
-        while (n < whole.ids.n && whole.ids.at[n++] != p->eos[0]) {
+        while (n < whole.ids.n && whole.ids.at[n++] != p->config->eos[0]) {
         }
         p->learn(p->user, whole.ids.at, n, from);
     }
@@ -64,14 +64,14 @@ enum status past_answers(struct db *db, const struct past *p, struct err *e)
         db_int(db, &first, 0, e,
                "SELECT min(job_id) FROM (SELECT job_id, sum(length(content)+text) OVER (ORDER BY "
                "job_id DESC) AS bytes FROM (SELECT r.job_id, r.content, j.text_bytes AS text FROM "
-               "results r JOIN jobs j ON j.id=r.job_id WHERE r.code IS NULL AND r.reasoning IS "
-               "NULL ORDER BY r.job_id DESC LIMIT ?1)) WHERE bytes<=?2",
+               "results r JOIN jobs j ON j.id=r.job_id WHERE r.code IS NULL AND "
+               "coalesce(r.reasoning,'')='' ORDER BY r.job_id DESC LIMIT ?1)) WHERE bytes<=?2",
                "ii", (int64_t)MOST_ANSWERS, (int64_t)MOST_BYTES);
     if (!rc)
         rc = db_stmt(db, &s,
                      "SELECT j.spec, r.content FROM results r JOIN jobs j ON j.id=r.job_id WHERE "
-                     "r.job_id>=?1 AND r.code IS NULL AND r.reasoning IS NULL AND j.spec NOT NULL "
-                     "ORDER BY r.job_id",
+                     "r.job_id>=?1 AND r.code IS NULL AND coalesce(r.reasoning,'')='' AND j.spec "
+                     "NOT NULL ORDER BY r.job_id",
                      e);
     if (!rc) rc = db_bind(db, s, e, "i", first);
     while (!rc) {
@@ -83,7 +83,7 @@ enum status past_answers(struct db *db, const struct past *p, struct err *e)
             rc = tell(p, &j, (const char *)sqlite3_column_text(s, 1),
                       (size_t)sqlite3_column_bytes(s, 1), e);
         job_free(&j);
-        if (rc && status_fault(rc) == FAULT_JOB) rc = OK;
+        if (rc != E_NOMEM) rc = OK;
         if (rc) sqlite3_reset(s);
     }
     return rc;

@@ -3,6 +3,7 @@
 #define NS_PAST_H
 
 #include "jobs/db.h"
+#include "src/config.h"
 #include "src/tok.h"
 
 /* Tells `learn` of the latest answers, oldest first: ids [n], the first n_prompt the end of the
@@ -10,7 +11,7 @@
  */
 struct past {
     const struct tok *tok;
-    const int32_t *eos; /* first token that ends an answer */
+    const struct config *config;
     void (*learn)(void *user, const int32_t *ids, size_t n, size_t n_prompt);
     void *user;
 };

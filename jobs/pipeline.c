@@ -29,7 +29,7 @@
 
 #define POLL_S           0.2               /* between looks at a stop or at the queue while idle */
 #define IDLE_CLAIM_S     1.0               /* between looks into an empty queue */
-#define LEASE_MS         (15 * 60 * 1000L) /* at least; longer where a sweep is */
+#define LEASE_MS         (15 * 60 * 1000L) /* unless told; longer where a sweep is */
 #define HALT_LEAST       10
 #define CLAIM_MOST       64   /* in one transaction */
 #define PATIENCE         0.25 /* of a sweep, to wait for jobs that could join the next one */
@@ -512,18 +512,20 @@ static enum status start(struct pipeline *p, struct err *e)
     const struct pipeline_opts *o = p->o;
     p->begun = p->saved = os_now();
     p->worker = o->worker;
-    if (p->worker.lease_ms < LEASE_MS) p->worker.lease_ms = LEASE_MS;
+    if (p->worker.lease_ms <= 0) p->worker.lease_ms = LEASE_MS;
     /* Where workers share a queue, none takes much more than it runs. */
     p->ahead_max = o->alone ? o->sequences : o->sequences / 2;
     if (p->ahead_max < 2) p->ahead_max = 2;
     struct order_opts order = {.input = o->worker.input_order,
                                .sequences = o->sequences,
                                .prefill_rows = o->prefill_rows,
+                               .passed = o->passed,
                                .affinity = o->engine.affinity,
                                .tok = o->prepare.tok};
     /* What one worker has claimed another cannot take. */
     order.window = o->alone && !order.input ? ORDER_WINDOW : p->ahead_max;
     p->turn = (struct turn){.limit = TURN_PASSED, .input = o->worker.input_order};
+    if (o->passed) p->turn.limit = (int64_t)o->passed;
     p->claim_max = order.window < CLAIM_MOST ? order.window : CLAIM_MOST;
     p->n_flights = o->sequences + p->ahead_max + order.window + 1;
     p->flights = calloc(p->n_flights, sizeof *p->flights);

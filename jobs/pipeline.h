@@ -61,11 +61,12 @@ struct pipeline_report {
 
 struct pipeline_opts {
     struct db *db;
-    struct queue_worker worker;
+    struct queue_worker worker; /* lease_ms 0: a quarter of an hour */
     bool alone; /* holds the exclusive lock: what is running belongs to dead processes */
     struct pipeline_engine engine;
     size_t sequences, prefill_rows; /* that the engine takes at a time, at most in a sweep */
     struct prepare_opts prepare;
+    size_t passed;           /* a job lets about so many others past; 0: turn.h, order.h */
     uint64_t retries;        /* of faults that may pass */
     double retry_s;          /* wait before the first one, four times longer each time */
     double checkpoint_s;     /* store tokens this often */

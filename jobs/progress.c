@@ -5,6 +5,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 #define LINE_EVERY_S  0.2
 #define LOG_EVERY_S   30.0
@@ -41,17 +42,25 @@ static void put(struct progress *p, const struct buf *b)
     if (b->len) p->write(p->user, b->data, b->len);
 }
 
-/* Counts, rates and the time left, in one line without its end. */
-static enum status summary(struct buf *b, const struct pipeline_state *s)
+void progress_time(char *out, size_t size, int64_t at)
 {
-    char read[24], eta[32];
+    struct tm tm;
+    time_t t = (time_t)at;
+    strftime(out, size, "%a %H:%M", localtime_r(&t, &tm));
+}
+
+/* Counts, rates and the time left, in one line without its end. */
+static enum status summary(struct buf *b, const struct progress *p, const struct pipeline_state *s)
+{
+    char read[24], eta[32], when[32] = "";
     double rate = s->seconds > 0 ? (double)s->tokens / s->seconds : 0;
     progress_bytes(read, sizeof read, (double)s->bytes_read);
     progress_duration(eta, sizeof eta, s->eta_s);
+    if (p->clock && s->eta_s >= 0) progress_time(when, sizeof when, p->clock() + (int64_t)s->eta_s);
     return buf_addf(b, NULL,
-                    "%lld/%lld done, %lld failed, %zu running, %.1f tok/s, %s read, ETA %s",
+                    "%lld/%lld done, %lld failed, %zu running, %.1f tok/s, %s read, ETA %s%s%s",
                     (long long)s->done, (long long)s->total, (long long)s->failed, s->running, rate,
-                    read, s->eta_s < 0 ? "?" : eta);
+                    read, s->eta_s < 0 ? "?" : eta, *when ? ", " : "", when);
 }
 
 static enum status bar(struct buf *b, const struct pipeline_state *s)
@@ -83,6 +92,19 @@ static bool is_failure(const struct pipeline_state *s)
     return s->event == PIPELINE_RETRY || (s->event == PIPELINE_JOB && s->code);
 }
 
+/* A line that wraps cannot be written over: the bar goes first, then what stands behind. */
+static void fit(struct buf *b, const struct progress *p, const struct pipeline_state *s)
+{
+    size_t start = b->len, most = p->columns ? p->columns - 1 : SIZE_MAX;
+    enum status rc = bar(b, s);
+    if (!rc) rc = summary(b, p, s);
+    if (b->len - start > most) {
+        b->len = start;
+        summary(b, p, s);
+    }
+    if (b->len - start > most) b->len = start + most;
+}
+
 static void steady_line(struct progress *p, const struct pipeline_state *s)
 {
     struct buf b = {0};
@@ -92,7 +114,7 @@ static void steady_line(struct progress *p, const struct pipeline_state *s)
     if (p->shown) buf_addf(&b, NULL, "\r\033[K");
     if (failure) job_line(&b, s);
     p->shown = !last;
-    if (!last && !bar(&b, s)) summary(&b, s);
+    if (!last) fit(&b, p, s);
     put(p, &b);
     buf_free(&b);
 }
@@ -104,7 +126,7 @@ static void log_line(struct progress *p, const struct pipeline_state *s)
     bool due = s->seconds - p->last >= LOG_EVERY_S || s->event == PIPELINE_STARTED;
     if (due) {
         p->last = s->seconds;
-        if (!summary(&b, s)) buf_addf(&b, NULL, "\n");
+        if (!summary(&b, p, s)) buf_addf(&b, NULL, "\n");
     }
     put(p, &b);
     buf_free(&b);

@@ -279,10 +279,13 @@ enum status queue_postpone(struct db *db, int64_t id, int64_t fence, int64_t due
 
 enum status queue_release(struct db *db, const char *worker, struct err *e)
 {
-    return db_run(db, e,
-                  "UPDATE jobs SET state='pending', worker=NULL, lease_until_ms=NULL "
-                  "WHERE state='running' AND (?1 IS NULL OR worker=?1)",
-                  "s", worker);
+    db_point(db, "release:commit");
+    enum status rc = db_run(db, e,
+                            "UPDATE jobs SET state='pending', worker=NULL, lease_until_ms=NULL "
+                            "WHERE state='running' AND (?1 IS NULL OR worker=?1)",
+                            "s", worker);
+    db_point(db, "release:done");
+    return rc;
 }
 
 enum status queue_counts(struct db *db, struct queue_counts *out, struct err *e)

@@ -75,25 +75,30 @@ enum status run_settings(struct db *db, const struct run_setting *list, size_t n
 
 enum status run_begin(struct db *db, const struct run_info *r, int64_t *id, struct err *e)
 {
+    db_point(db, "begin:commit");
     enum status rc = db_run(db, e,
                             "INSERT INTO runs(worker, model, model_sha256, settings, machine, "
                             "started_at, updated_at) "
                             "VALUES(?1, ?2, ?3, ?4, ?5, unixepoch(), unixepoch())",
                             "sssss", r->worker, r->model, r->model_sha256, r->settings, r->machine);
     *id = db_last_id(db);
+    db_point(db, "begin:done");
     return rc;
 }
 
 enum status run_update(struct db *db, int64_t id, const struct run_counts *c, int exit_code,
                        struct err *e)
 {
-    return db_run(
-        db, e,
-        "UPDATE runs SET updated_at=unixepoch(), done=?2, failed=?3, prompt_rows=?4, "
-        "completion_tokens=?5, sweeps=?6, bytes_read=?7, seconds=?8, "
-        "exit_code=nullif(?9, -1), ended_at=CASE WHEN ?9<0 THEN NULL ELSE unixepoch() END "
-        "WHERE id=?1",
-        "iiiiiiidi", id, (int64_t)c->done, (int64_t)c->failed, (int64_t)c->prompt_rows,
-        (int64_t)c->completion_tokens, (int64_t)c->sweeps, (int64_t)c->bytes_read, c->seconds,
-        (int64_t)exit_code);
+    db_point(db, "counts:commit");
+    enum status rc =
+        db_run(db, e,
+               "UPDATE runs SET updated_at=unixepoch(), done=?2, failed=?3, prompt_rows=?4, "
+               "completion_tokens=?5, sweeps=?6, bytes_read=?7, seconds=?8, "
+               "exit_code=nullif(?9, -1), ended_at=CASE WHEN ?9<0 THEN NULL ELSE unixepoch() END "
+               "WHERE id=?1",
+               "iiiiiiidi", id, (int64_t)c->done, (int64_t)c->failed, (int64_t)c->prompt_rows,
+               (int64_t)c->completion_tokens, (int64_t)c->sweeps, (int64_t)c->bytes_read,
+               c->seconds, (int64_t)exit_code);
+    db_point(db, "counts:done");
+    return rc;
 }

@@ -153,22 +153,33 @@ static void checksum(const struct body *b, const float *rows, size_t bytes, uint
     SHA256Final(out, &c);
 }
 
-/* Whether the head fits what is asked for, before memory is taken for the rows. */
-static bool fits(const struct spool *s, const struct head *h, const struct body *b)
+static bool are_texts(const struct picture_info *info)
+{
+    if (info->n_warnings > sizeof info->warnings / sizeof info->warnings[0]) return false;
+    for (unsigned i = 0; i < info->n_warnings; i++)
+        if (!memchr(info->warnings[i], 0, sizeof info->warnings[i])) return false;
+    return true;
+}
+
+/* Whether the head fits what is asked for and the file is as long as it says, before memory is
+ * taken for the rows. */
+static bool fits(const struct spool *s, const struct head *h, const struct body *b, uint64_t bytes)
 {
     return !memcmp(h->magic, MAGIC, sizeof h->magic) &&
            !memcmp(b->scope, s->scope, sizeof b->scope) && b->info.rows > 0 &&
-           b->info.n_warnings <= sizeof b->info.warnings / sizeof b->info.warnings[0] &&
-           h->bytes == (uint64_t)b->info.rows * s->width * sizeof(float);
+           are_texts(&b->info) && h->bytes == (uint64_t)b->info.rows * s->width * sizeof(float) &&
+           bytes == sizeof *h + sizeof *b + h->bytes;
 }
 
 static enum status read_rows(const struct spool *s, FILE *f, struct mem *mem, struct body *b,
                              float **rows, struct err *e)
 {
+    struct stat st;
     struct head h;
     uint8_t sum[SHA256_DIGEST_LENGTH];
     *rows = NULL;
-    if (fread(&h, sizeof h, 1, f) != 1 || fread(b, sizeof *b, 1, f) != 1 || !fits(s, &h, b))
+    uint64_t bytes = fstat(fileno(f), &st) ? 0 : (uint64_t)st.st_size;
+    if (fread(&h, sizeof h, 1, f) != 1 || fread(b, sizeof *b, 1, f) != 1 || !fits(s, &h, b, bytes))
         return OK;
     enum status rc = mem_array(mem, rows, b->info.rows * s->width, sizeof **rows, "a picture", e);
     if (rc) return rc;

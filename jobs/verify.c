@@ -29,6 +29,12 @@ static const struct {
     {"results of jobs that ran without an attempt",
      "SELECT count(*) FROM results r WHERE r.run_id IS NOT NULL AND NOT EXISTS (SELECT 1 FROM "
      "attempts a WHERE a.job_id=r.job_id AND a.attempt=r.attempt)"},
+    {"tries that ended twice",
+     "SELECT count(*) FROM (SELECT 1 FROM attempts GROUP BY job_id, fence "
+     "HAVING count(*)>1)"},
+    {"jobs of lines that were never read",
+     "SELECT count(*) FROM jobs j JOIN inputs i ON i.id=j.input_id WHERE i.kind='lines' AND "
+     "j.line>i.items"},
     {"jobs with another job's id", "SELECT count(*) FROM (SELECT 1 FROM jobs WHERE custom_id IS "
                                    "NOT NULL AND duplicate_of IS NULL "
                                    "GROUP BY custom_id HAVING count(*)>1)"},
@@ -63,12 +69,19 @@ static enum status check_file(struct db *db, struct findings *f, const char *sql
     return rc;
 }
 
+enum status verify_file(struct db *db, void (*tell)(void *user, const char *what), void *user,
+                        uint64_t *n, struct err *e)
+{
+    struct findings f = {tell, user, n};
+    return check_file(db, &f, "PRAGMA integrity_check", e);
+}
+
 enum status verify_queue(struct db *db, void (*tell)(void *user, const char *what), void *user,
                          uint64_t *n, struct err *e)
 {
     struct findings f = {tell, user, n};
     *n = 0;
-    enum status rc = check_file(db, &f, "PRAGMA integrity_check", e);
+    enum status rc = verify_file(db, tell, user, n, e);
     if (!rc)
         rc = check_file(db, &f,
                         "SELECT 'row without its parent in ' || \"table\" FROM "
@@ -85,27 +98,26 @@ enum status verify_queue(struct db *db, void (*tell)(void *user, const char *wha
     return rc;
 }
 
-enum status verify_export(struct db *db, const char *path, bool *same, struct err *e)
+enum status verify_export(struct db *db, const char *path, uint64_t *line, struct err *e)
 {
     struct export_lines x = {0};
-    char *line = NULL;
+    char *text = NULL;
     size_t cap = 0;
-    bool more = true;
-    *same = true;
+    bool more = true, same = true;
+    *line = 0;
     FILE *f = fopen(path, "rbe");
     if (!f) return err_errno(e, errno, "cannot open %s", path);
     enum status rc = OK;
-    while (!rc && more && *same) {
+    while (!rc && more && same) {
         rc = export_line_next(&x, db, &more, e);
         if (rc) break;
-        ssize_t n = getline(&line, &cap, f);
-        if (!more)
-            *same = n < 0;
-        else
-            *same = n == (ssize_t)x.text.len && !memcmp(line, x.text.data, x.text.len);
+        ++*line;
+        ssize_t n = getline(&text, &cap, f);
+        same = more ? n == (ssize_t)x.text.len && !memcmp(text, x.text.data, x.text.len) : n < 0;
     }
+    if (same) *line = 0;
     if (!rc && ferror(f)) rc = err_errno(e, errno, "cannot read %s", path);
-    free(line);
+    free(text);
     fclose(f);
     buf_free(&x.text);
     return rc;

@@ -48,8 +48,10 @@ static enum status open_sweep(struct engine *g, const struct engine_opts *o, str
 static enum status open_drafts(struct engine *g, const struct engine_opts *o, struct err *e)
 {
     if (!o->plan.draft_rows) return OK;
-    struct spec_opts s = {
-        .mem = g->mem, .ring_tokens = o->plan.draft_tokens, .fixed = o->draft_fixed};
+    struct spec_opts s = {.mem = g->mem,
+                          .ring_tokens = o->plan.draft_tokens,
+                          .fixed = o->draft_fixed,
+                          .no_clock = o->no_read_ahead};
     enum status rc = spec_open(&g->spec, &s, e);
     size_t layers = config_layers_of(&g->config, LAYER_KDA), width = draft_log_width(&g->config);
     g->log.rows = o->plan.draft_rows;

@@ -25,6 +25,7 @@
 #define SLOT_OVERHEAD       256  /* bookkeeping of one slot */
 #define KEY_BYTES           128  /* of an expert: where its parts are, its slot, its uses */
 #define BETTER              1.01 /* a plan that takes more must be so much faster */
+#define AS_GOOD             0.95 /* of two chunks, the longer one needs to be no more than that */
 
 struct budget {
     const struct plan_model *m;
@@ -200,6 +201,15 @@ static size_t most_sequences(struct budget *b)
     return b->p->sequences;
 }
 
+/* Answers that end early make room for prompts sooner than forecast; a chunk that then takes them
+ * in one sweep costs little, and one that does not costs sweeps. */
+static bool takes_more_prompts(const struct budget *b, const struct plan *best)
+{
+    const struct plan *p = b->p;
+    return p->sequences == best->sequences && p->expert_slots == best->expert_slots &&
+           (double)best->prefill_rows < (double)p->sequences * b->r->mix.prompt_rows;
+}
+
 static void search(struct budget *b)
 {
     const struct plan_request *r = b->r;
@@ -212,9 +222,10 @@ static void search(struct budget *b)
         for (size_t rows = low; rows <= high && fits(b, n, rows); rows *= 2) {
             fill(b);
             double s = tokens_s(b);
-            if (best_s > 0 && s <= best_s * BETTER) continue;
+            double needed = takes_more_prompts(b, &best) ? AS_GOOD : BETTER;
+            if (best_s > 0 && s <= best_s * needed) continue;
             best = *b->p;
-            best_s = s;
+            if (s > best_s) best_s = s;
         }
     }
     *b->p = best;

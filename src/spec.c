@@ -16,7 +16,13 @@
 #define GIVEN         (LEN_BUCKETS * SHARE_BUCKETS) /* bucket of what the form gave */
 #define BUCKETS       (GIVEN + 1)
 #define FORGIVE       (1.0 / 16384)
-#define DEFAULT_COST  0.25 /* of one more row, in units of a token's share of a sweep */
+#define DEFAULT_COST  0.25 /* of one more row, in units of what a token costs */
+#define LEAST_COST    0.05
+#define FORGET        0.002 /* of a known cost, for each sweep that tells none */
+#define PRIOR         4     /* tokens: a kind of draft less tried counts as one of any kind */
+#define LEAST_PRIOR   0.3   /* which is never taken to be worse: new kinds get their chance */
+#define KEEP          0.97  /* of the sums, from sweep to sweep */
+#define OWN_PRIOR     2     /* tokens: how much a sequence must show before it counts */
 
 struct spec {
     struct mem *mem;
@@ -27,10 +33,15 @@ struct spec {
     size_t size, table, at, used;
     struct bucket {
         double tried, right;
-    } bucket[BUCKETS];
-    struct {
-        double n, x, y, xx, xy, tokens;
-    } cost; /* decaying sums over sweeps */
+    } bucket[BUCKETS], all; /* all: of any kind */
+    /* Of sweeps without and with prompts: decaying sums over x rows that were no drafts, d drafts,
+     * y seconds and bytes. */
+    struct cost {
+        double n, x, d, xx, xd, dd, tokens, y[2], xy[2], dy[2];
+    } cost[2];
+    bool no_clock;
+    double last[2]; /* what a draft was known to cost last */
+    double least;   /* chance that makes up for a row of the coming sweep */
     struct spec_stats stats;
 };
 
@@ -53,6 +64,8 @@ enum status spec_open(struct spec **out, const struct spec_opts *o, struct err *
     if (!s) return err_set(e, E_NOMEM, "drafts: no memory");
     s->mem = o->mem;
     s->fixed = o->fixed;
+    s->no_clock = o->no_clock;
+    s->last[0] = s->last[1] = s->least = DEFAULT_COST;
     s->size = o->ring_tokens < 64 ? 64 : o->ring_tokens;
     for (s->table = 64; s->table < s->size; s->table *= 2) {
     }
@@ -64,7 +77,7 @@ enum status spec_open(struct spec **out, const struct spec_opts *o, struct err *
         return rc;
     }
     memset(s->head, 0xff, s->table * sizeof *s->head);
-    for (size_t i = 0; i < BUCKETS; i++) s->bucket[i] = (struct bucket){4, 2};
+    s->all = (struct bucket){PRIOR, PRIOR / 2.0};
     *out = s;
     return OK;
 }
@@ -171,24 +184,53 @@ static void keep_agreeing(struct places *p, size_t step, int32_t id)
     p->n = n;
 }
 
-/* What one more row costs, as a share of what a token is worth: slope of seconds over rows against
- * seconds per token. */
-static double row_cost(const struct spec *s)
+/* What one more draft adds to y, with the other rows as they are: a least squares fit of both.
+ * Below 0: not known. */
+static double slope(const struct cost *c, int k)
 {
-    double n = s->cost.n, var = s->cost.xx * n - s->cost.x * s->cost.x;
-    if (n < 4 || s->cost.y <= 0 || s->cost.tokens <= 0 || var < 1e-3 * s->cost.x * s->cost.x)
-        return DEFAULT_COST;
-    double slope = (s->cost.xy * n - s->cost.x * s->cost.y) / var;
-    double cost = slope * s->cost.tokens / s->cost.y;
-    return cost < 0.02 ? 0.02 : cost > 1 ? 1 : cost;
+    double xx = c->xx * c->n - c->x * c->x, dd = c->dd * c->n - c->d * c->d;
+    double xd = c->xd * c->n - c->x * c->d, det = xx * dd - xd * xd;
+    double xy = c->xy[k] * c->n - c->x * c->y[k], dy = c->dy[k] * c->n - c->d * c->y[k];
+    if (c->n < 4 || dd < 1e-3 * c->n * c->n) return -1;
+    return det > 1e-3 * xx * dd ? (dy * xx - xy * xd) / det : dy / dd;
+}
+
+/* What one more draft costs, as a share of what a token costs without prompts. Below 0: not known.
+ */
+static double row_cost(const struct spec *s, bool prompts)
+{
+    const struct cost *c = &s->cost[prompts], *plain = &s->cost[0];
+    double most = 0;
+    if (plain->n < 4) plain = c;
+    for (int k = s->no_clock; k < 2; k++) {
+        double by = slope(c, k);
+        if (plain->tokens <= 0 || (by <= 0 && !prompts)) return -1;
+        if (plain->y[k] > 0 && by * plain->tokens > most * plain->y[k])
+            most = by * plain->tokens / plain->y[k];
+    }
+    return most < LEAST_COST ? LEAST_COST : most > 1 ? 1 : most;
+}
+
+void spec_begin(struct spec *s, bool prompts)
+{
+    double cost = row_cost(s, prompts), *last = &s->last[prompts];
+    *last = cost < 0 ? *last + (DEFAULT_COST - *last) * FORGET : cost;
+    s->least = *last;
+}
+
+/* The chance that a draft of this kind is right. */
+static double chance_of(const struct spec *s, const struct bucket *b)
+{
+    double any = s->all.right / s->all.tried;
+    if (any < LEAST_PRIOR) any = LEAST_PRIOR;
+    return (b->right + PRIOR * any) / (b->tried + PRIOR);
 }
 
 /* What was given up is tried again one day: the text may have changed. So slowly that the tries
  * cost nothing. */
 static void forgive(struct bucket *b)
 {
-    double rate = b->right / b->tried;
-    b->right = (rate + (0.5 - rate) * FORGIVE) * b->tried;
+    b->right += (b->tried / 2 - b->right) * FORGIVE;
 }
 
 void spec_draft(struct spec *s, const int32_t *known, size_t n, size_t max, struct spec_draft *out)
@@ -200,14 +242,16 @@ void spec_draft(struct spec *s, const int32_t *known, size_t n, size_t max, stru
     struct places p = {.n = 0};
     search_own(known, n, &p);
     search_ring(s, known, n, &p);
-    double chance = 1, least = s->fixed ? 0 : row_cost(s);
+    double chance = 1, least = s->fixed ? 0 : s->least;
+    double own = (out->right + OWN_PRIOR) / (out->hoped + OWN_PRIOR);
+    if (own > 1) own = 1;
     while (out->n < max && p.n) {
         double share;
         unsigned match;
         int32_t id = vote(&p, out->n, &share, &match);
         if (id < 0) break;
         unsigned b = bucket_of(match + (unsigned)out->n, share);
-        chance *= s->bucket[b].right / s->bucket[b].tried;
+        chance *= own * chance_of(s, &s->bucket[b]);
         if (chance < least) {
             if (out->n == 0) forgive(&s->bucket[b]);
             break;
@@ -225,7 +269,7 @@ bool spec_take(struct spec *s, size_t n, struct spec_draft *out)
     struct bucket *b = &s->bucket[GIVEN];
     out->n = 0;
     if (n == 0) return false;
-    if (!s->fixed && b->right / b->tried < row_cost(s)) {
+    if (!s->fixed && chance_of(s, b) < s->least) {
         forgive(b);
         return false;
     }
@@ -236,13 +280,21 @@ bool spec_take(struct spec *s, size_t n, struct spec_draft *out)
     return true;
 }
 
-void spec_judge(struct spec *s, const struct spec_draft *d, size_t accepted)
+static void note(struct bucket *b, bool right)
+{
+    b->tried = b->tried * 0.998 + 1;
+    b->right = b->right * 0.998 + right;
+}
+
+void spec_judge(struct spec *s, struct spec_draft *d, size_t accepted)
 {
     s->stats.accepted += accepted;
     for (size_t i = 0; i < d->n && i <= accepted; i++) {
         struct bucket *b = &s->bucket[d->bucket[i]];
-        b->tried = b->tried * 0.998 + 1;
-        b->right = b->right * 0.998 + (i < accepted);
+        d->hoped += (float)chance_of(s, b);
+        d->right += i < accepted;
+        note(b, i < accepted);
+        note(&s->all, i < accepted);
     }
 }
 
@@ -268,15 +320,22 @@ void spec_learn(struct spec *s, const int32_t *known, size_t n, size_t n_prompt)
     put(s, -1);
 }
 
-void spec_cost(struct spec *s, size_t rows, size_t tokens, double seconds)
+void spec_cost(struct spec *s, const struct spec_sweep *w)
 {
-    double keep = 0.97, x = (double)rows, y = seconds;
-    s->cost.n = s->cost.n * keep + 1;
-    s->cost.x = s->cost.x * keep + x;
-    s->cost.y = s->cost.y * keep + y;
-    s->cost.xx = s->cost.xx * keep + x * x;
-    s->cost.xy = s->cost.xy * keep + x * y;
-    s->cost.tokens = s->cost.tokens * keep + (double)tokens;
+    struct cost *c = &s->cost[w->prompts];
+    double d = (double)w->drafts, x = (double)w->rows - d, y[2] = {w->seconds, w->bytes};
+    c->n = c->n * KEEP + 1;
+    c->x = c->x * KEEP + x;
+    c->d = c->d * KEEP + d;
+    c->xx = c->xx * KEEP + x * x;
+    c->xd = c->xd * KEEP + x * d;
+    c->dd = c->dd * KEEP + d * d;
+    c->tokens = c->tokens * KEEP + (double)w->tokens;
+    for (int k = 0; k < 2; k++) {
+        c->y[k] = c->y[k] * KEEP + y[k];
+        c->xy[k] = c->xy[k] * KEEP + x * y[k];
+        c->dy[k] = c->dy[k] * KEEP + d * y[k];
+    }
 }
 
 void spec_stats(const struct spec *s, struct spec_stats *out)

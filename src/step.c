@@ -75,6 +75,7 @@ static size_t chunk(const struct sequence *s, size_t room)
 struct gathering {
     struct engine *g;
     struct batch b;
+    bool prompts;           /* there are rows of prompts */
     size_t prefill, drafts; /* rows left */
     size_t n_out_rows;
 };
@@ -114,10 +115,20 @@ static void draft(struct gathering *a, struct sequence *s)
     if (!spec_take(g->spec, forced, &s->draft)) spec_draft(g->spec, s->ids, s->n, most, &s->draft);
 }
 
+static bool has_prompts(const struct engine *g)
+{
+    for (size_t i = 0; i < g->n_running; i++) {
+        const struct sequence *s = g->running[i];
+        if (sequence_todo(s) > 1 || s->n == s->n_prompt) return true;
+    }
+    return false;
+}
+
 static void gather(struct gathering *a)
 {
     struct engine *g = a->g;
     g->n_outputs = 0;
+    if (g->spec) spec_begin(g->spec, a->prompts);
     for (size_t i = 0; i < g->n_running; i++) {
         struct sequence *s = g->running[i];
         s->draft.n = 0;
@@ -224,11 +235,20 @@ static void settle(struct engine *g, const float *logits, engine_token_fn fn, vo
     }
 }
 
+/* Of experts and layers, so far. */
+static uint64_t bytes_read(const struct engine *g)
+{
+    struct engine_stats s;
+    engine_stats(g, &s);
+    return s.expert_bytes + s.trunk_bytes;
+}
+
 enum status engine_sweep(struct engine *g, engine_token_fn fn, void *user, struct err *e)
 {
     double start = os_now();
-    uint64_t uses = g->sweep.moe.uses;
+    uint64_t uses = g->sweep.moe.uses, read = bytes_read(g);
     struct gathering a = {.g = g, .b = {.spans = g->spans, .log = g->log}};
+    a.prompts = has_prompts(g);
     a.prefill = g->plan.prefill_rows;
     a.drafts = g->log.rows;
     gather(&a);
@@ -247,6 +267,12 @@ enum status engine_sweep(struct engine *g, engine_token_fn fn, void *user, struc
     uses = g->sweep.moe.uses - uses;
     if (uses > g->plan.expert_slots) g->stats.expert_least += uses - g->plan.expert_slots;
     g->stats.sweep_s += seconds;
-    if (g->spec) spec_cost(g->spec, a.b.rows, g->stats.tokens - before, seconds);
+    struct spec_sweep w = {.prompts = a.prompts,
+                           .rows = a.b.rows,
+                           .drafts = g->log.rows - a.drafts,
+                           .tokens = g->stats.tokens - before,
+                           .seconds = seconds,
+                           .bytes = (double)(bytes_read(g) - read)};
+    if (g->spec) spec_cost(g->spec, &w);
     return OK;
 }

@@ -115,10 +115,30 @@ static struct stream stream_at(const struct vit_run *r, unsigned thread)
     return s;
 }
 
-static float largest(const float *x, size_t n)
+typedef float lanes __attribute__((vector_size(16), aligned(4)));
+typedef int32_t ints __attribute__((vector_size(16), aligned(4)));
+#define LANES (sizeof(lanes) / sizeof(float))
+
+/* x *= scale; returns the largest. */
+static float scale_largest(float *x, size_t n, float scale)
 {
-    float max = x[0];
-    for (size_t i = 1; i < n; i++) max = x[i] > max ? x[i] : max;
+    lanes most = {0};
+    most += -INFINITY;
+    size_t i = 0;
+    for (; i + LANES <= n; i += LANES) {
+        lanes v;
+        memcpy(&v, x + i, sizeof v);
+        v *= scale;
+        memcpy(x + i, &v, sizeof v);
+        ints rises = v > most;
+        most = (lanes)(((ints)v & rises) | ((ints)most & ~rises));
+    }
+    float max = -INFINITY;
+    for (size_t k = 0; k < LANES; k++) max = most[k] > max ? most[k] : max;
+    for (; i < n; i++) {
+        x[i] *= scale;
+        max = x[i] > max ? x[i] : max;
+    }
     return max;
 }
 
@@ -129,11 +149,10 @@ static float take_block(const struct vit_run *r, const struct stream *s, size_t 
     size_t size = head_size(r);
     float *scores = s->scores + row * keys, *sum = s->sum + row * size;
     float scale = 1.0f / sqrtf((float)size);
-    for (size_t i = 0; i < keys; i++) scores[i] *= scale;
-    float block = largest(scores, keys), before = s->max[row];
+    float block = scale_largest(scores, keys, scale), before = s->max[row];
     float max = block > before ? block : before;
     r->c->kern->softmax(scores, keys);
-    float fade = expf(before - max), share = expf(block - max) / largest(scores, keys);
+    float fade = expf(before - max), share = expf(block - max) / scale_largest(scores, keys, 1);
     if (fade != 1.0f)
         for (size_t d = 0; d < size; d++) sum[d] *= fade;
     s->weight[row] = s->weight[row] * fade + share;

@@ -5,7 +5,7 @@
 
 #include "vision/vit.h"
 
-#define ATTEND_QUERIES 64  /* rows of one task */
+#define ATTEND_QUERIES 192 /* rows of one task: keys and values are widened once for all */
 #define ATTEND_KEYS    256 /* columns of scores held at once */
 
 /* Floats of r->scores for one thread; floats of r->v; floats of r->turn for a grid whose longer

@@ -1,10 +1,16 @@
-/* bench_order QUEUE MODEL [OPTION...]: input order against auto order, in counts.
+/* bench_order SHUFFLES QUEUE MODEL [OPTION...]: input order against auto order, in counts.
  *
  * QUEUE is a file of jobs, or makes one of the demo's pictures: "mixed" (the jobs of
- * tests/golden/demo shuffled, more questions on some of the pictures), "questions" (20 on each of
- * 50 pictures, or as many as a number behind the word says, under one long system prompt,
- * shuffled), "captions", "same" (one prompt again and again). Options are those of `run`. Run from
- * the root of the repository. */
+ * tests/golden/demo, and four questions more on each of 20 pictures), "questions" (20 on each of 50
+ * pictures, or as many as a number behind the word says, under one long system prompt), "captions",
+ * "same" (one prompt again and again). The queue is shuffled in so many ways, each run in both
+ * orders with the same options (those of `run`): one line each, then the median. Run from the root
+ * of the repository.
+ *
+ * Columns: kilobytes of experts read for each job; the least that auto's sweeps need with a cache
+ * of this size (each expert that is needed and not cached once in a sweep); how many fewer bytes
+ * auto reads; rows of prompts computed for each job, and the least (each distinct beginning once);
+ * pictures encoded; tokens of each sequence past its prompt and sweep. */
 #include "jobs/cmd_bench_order.h"
 
 #include "tests/lib/test.h"
@@ -15,10 +21,10 @@
 
 static unsigned long long rng = 7;
 
-static void shuffle(const char **line, size_t n)
+static void shuffle(const char **line, size_t n, unsigned long long seed)
 {
     for (size_t i = n; i > 1; i--) {
-        size_t k = test_rand(&rng) % i;
+        size_t k = test_rand(&seed) % i;
         const char *t = line[i - 1];
         line[i - 1] = line[k];
         line[k] = t;
@@ -104,10 +110,94 @@ static bool make(struct lines *l, const char *queue)
     } else if (!strcmp(queue, "same")) {
         for (size_t i = 0; i < n; i++) ask(l, image[i], questions[0], "");
     } else {
+        split(l, test_read(queue, NULL));
         return false;
     }
-    shuffle(l->at, l->n);
     return true;
+}
+
+static double per(uint64_t a, uint64_t b)
+{
+    return (double)a / (double)(b ? b : 1);
+}
+
+struct pair {
+    struct bench_order input, best;
+};
+
+static double saved(const struct pair *p)
+{
+    return 100 - 100 * per(p->best.report.engine.expert_bytes, p->input.report.engine.expert_bytes);
+}
+
+static int by_saving(const void *a, const void *b)
+{
+    double x = saved(a), y = saved(b);
+    return x < y ? -1 : x > y;
+}
+
+static double tokens(const struct bench_order *b)
+{
+    const struct engine_stats *g = &b->report.engine;
+    return per(g->decode_rows + g->spec.accepted, g->decode_rows);
+}
+
+static void tell(const char *name, const char *which, const struct pair *p)
+{
+    const struct engine_stats *a = &p->input.report.engine, *b = &p->best.report.engine;
+    uint64_t jobs = p->input.report.done + p->input.report.failed;
+    printf("%-22s %7s %6llu %8.1f %8.1f %8.1f %6.1f %% %7.1f %7.1f %7.1f %5llu %5llu %5.2f %5.2f "
+           "%6llu %6llu\n",
+           name, which, (unsigned long long)jobs, per(a->expert_bytes, jobs) / 1e3,
+           per(b->expert_bytes, jobs) / 1e3, per(b->expert_least, jobs) / 1e3, saved(p),
+           per(a->prefill_rows, jobs), per(b->prefill_rows, jobs), per(p->best.prefix_rows, jobs),
+           (unsigned long long)p->input.images, (unsigned long long)p->best.images,
+           tokens(&p->input), tokens(&p->best), (unsigned long long)a->sweeps,
+           (unsigned long long)b->sweeps);
+    fflush(stdout);
+}
+
+static void tell_head(void)
+{
+    printf("%-22s %7s %6s %26s %8s %23s %11s %11s %13s\n", "", "", "", "kB of experts a job", "",
+           "prompt rows a job", "pictures", "tokens", "sweeps");
+    printf("%-22s %7s %6s %8s %8s %8s %8s %7s %7s %7s %5s %5s %5s %5s %6s %6s\n", "queue",
+           "shuffle", "jobs", "input", "auto", "least", "fewer", "input", "auto", "least", "input",
+           "auto", "input", "auto", "input", "auto");
+}
+
+#define MOST_SHUFFLES 9
+
+static void write_queue(const struct lines *l, const char *path, unsigned long long seed)
+{
+    static const char *at[sizeof l->at / sizeof *l->at];
+    struct buf b = {0};
+    struct err e;
+    memcpy(at, l->at, l->n * sizeof *at);
+    shuffle(at, l->n, seed);
+    for (size_t i = 0; i < l->n; i++)
+        if (buf_addf(&b, &e, "%s\n", at[i])) abort();
+    test_write(path, b.data, b.len);
+    buf_free(&b);
+}
+
+static enum status both(struct pair *p, const struct cmd_options *o, struct err *e)
+{
+    struct cmd_options each = *o;
+    each.order = ORDER_INPUT;
+    enum status rc = cmd_bench_order(&p->input, &each, NULL, e);
+    each.order = ORDER_AUTO;
+    return rc ? rc : cmd_bench_order(&p->best, &each, NULL, e);
+}
+
+/* The name of a row: the queue and what options it has. */
+static void name_row(char *out, size_t room, int argc, char **argv)
+{
+    const char *slash = strrchr(argv[2], '/');
+    int n = snprintf(out, room, "%s", slash ? slash + 1 : argv[2]);
+    for (int i = 4; i + 1 < argc && n < (int)room; i++)
+        if (!strcmp(argv[i], "--cache-experts") || !strcmp(argv[i], "--draft"))
+            n += snprintf(out + n, room - (size_t)n, " %s", argv[i + 1]);
 }
 
 int main(int argc, char **argv)
@@ -116,28 +206,38 @@ int main(int argc, char **argv)
     struct cmd_options o;
     struct err e;
     bool help;
-    if (argc < 3) {
-        fprintf(stderr,
-                "usage: bench_order QUEUE|mixed|questions|captions|same MODEL [OPTION]...\n");
+    char name[80];
+    struct pair p[MOST_SHUFFLES];
+    if (argc == 2 && !strcmp(argv[1], "--head")) {
+        tell_head();
+        return 0;
+    }
+    size_t n = argc > 3 ? strtoul(argv[1], NULL, 10) : 0;
+    if (n < 1 || n > MOST_SHUFFLES) {
+        fprintf(stderr, "usage: bench_order SHUFFLES QUEUE|mixed|questions|captions|same MODEL "
+                        "[OPTION]...\n");
         return 2;
     }
-    const char *path = argv[1];
-    if (make(&l, argv[1])) {
-        struct buf b = {0};
-        for (size_t i = 0; i < l.n; i++)
-            if (buf_addf(&b, &e, "%s\n", l.at[i])) return 1;
-        path = test_path("queue.jsonl");
-        test_write(path, b.data, b.len);
-        buf_free(&b);
-    }
-    struct cmd_words words = {CMD_RUN, "run", "", argc - 3, argv + 3};
+    bool demo = make(&l, argv[2]);
+    const char *path = test_path("queue.jsonl");
+    struct cmd_words words = {CMD_RUN, "run", "", argc - 4, argv + 4};
     enum status rc = cmd_parse(&o, &words, &help, &e);
-    o.model = argv[2];
+    o.model = argv[3];
     o.operands = (struct cmd_list){&path, 1};
-    if (!o.images.root && l.n) o.images.root = DEMO;
-    if (!rc) rc = cmd_bench_orders(&o, &e);
+    if (!o.images.root && demo) o.images.root = DEMO;
+    name_row(name, sizeof name, argc, argv);
+    for (size_t i = 0; i < n && !rc; i++) {
+        char which[8];
+        write_queue(&l, path, i + 1);
+        rc = both(&p[i], &o, &e);
+        snprintf(which, sizeof which, "%zu", i + 1);
+        if (!rc) tell(name, which, &p[i]);
+    }
     o.operands = (struct cmd_list){NULL, 0};
     cmd_options_free(&o);
     if (rc) fprintf(stderr, "bench_order: %s\n", e.text);
-    return rc ? 1 : 0;
+    if (rc) return 1;
+    qsort(p, n, sizeof *p, by_saving);
+    if (n > 1) tell(name, "median", &p[n / 2]);
+    return 0;
 }

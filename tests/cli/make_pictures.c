@@ -163,7 +163,7 @@ static void make_gif(struct file *f, struct scene *s)
     put_le(f, s->h, 2);
     put_le(f, 0x82, 3);
     for (uint32_t i = 0; i < 8; i++)
-        for (int c = 0; c < 3; c++) put(f, &(uint8_t){i & 1u << c ? s->rgb[c] | 128 : 0}, 1);
+        for (int c = 0; c < 3; c++) put_le(f, i & 1u << c ? s->rgb[c] | 128u : 0, 1);
     put(f, ",\0\0\0\0", 5);
     put_le(f, s->w, 2);
     put_le(f, s->h, 2);

@@ -57,6 +57,51 @@ for c in $("$NIGHTSHIFT" --help | sed -n 's/^  \([a-z][a-z]*\) .*/\1/p; s/^  \([
     if awk 'length > 90 { exit 1 }' "$tmp/out"; then passed=$((passed + 1)); else fails "width of the help of $c"; fi
 done
 
+# Every option of every command's help, with a value of the kind it names and each choice it lists, is taken.
+words() {
+    awk '
+        /^  (-[a-z], )?--/ { show(); sub(/^  (-[a-z], )?--/, ""); split($0, w, /  +/); head = w[1]; text = substr($0, length(head) + 1) ; next }
+        /^                            / { text = text " " $0; next }
+        { show(); head = "" }
+        END { show() }
+        function take(value) { print "--" name (value == "" ? "" : "=" value) }
+        function show(   n, i, list, arg) {
+            if (head == "") return
+            name = head; arg = ""
+            if (match(name, /[ \[]/)) { arg = substr(name, RSTART + 1); name = substr(name, 1, RSTART - 1) }
+            if (name == "h" || name == "help") return
+            if (name == "halt") { take("fail=3"); take("fail=20%"); take("never") }
+            else if (name == "draft") { take("auto"); take("off"); take("4") }
+            else if (name == "reasoning-effort") { take("none"); take("low"); take("high"); take("max") }
+            else if (name == "cache-experts") { take("20"); take("20%") }
+            else if (name == "deadline") { take("06:30"); take("2026-01-31T06:30"); take("8h") }
+            else if (match(text, /: [^:]*\(default\)[^:]*$/)) {
+                list = substr(text, RSTART + 2)
+                gsub(/\(default\)| /, "", list)
+                n = split(list, choice, ",")
+                for (i = 1; i <= n; i++) take(choice[i])
+            } else if (arg == "") take("")
+            else if (arg ~ /^N/) take("16")
+            else if (arg == "SIZE") take("2.6G")
+            else if (arg == "X") take("0.5")
+            else if (arg == "K/N") take("1/2")
+            else if (arg == "OLD=NEW") take("a=b")
+            else if (arg ~ /TIME/) { take("5m"); if (arg ~ /]/) take("") }
+            else if (arg ~ /^(PATH|DIR|FILE|TEXT|STATE|CODE|NAME|SECTION)$/) take("x")
+            else take("?")
+        }' "$tmp/out"
+}
+for c in $("$NIGHTSHIFT" --help | sed -n 's/^  \([a-z][a-z]*\)\( .*\)\{0,1\}$/\1/p'); do
+    "$NIGHTSHIFT" "$c" --help >"$tmp/out"
+    words >"$tmp/words"
+    wanted=$(grep -c '^  \(-[a-z], \)\{0,1\}--' "$tmp/out")
+    named=$(sed 's/=.*//' "$tmp/words" | sort -u | wc -l)
+    [ "$named" -eq $((wanted - 1)) ] && passed=$((passed + 1)) || fails "$c: $named of $((wanted - 1)) options are tried"
+    set --
+    while read -r word; do set -- "$@" "$word"; done <"$tmp/words"
+    asked "all options of $c" "^usage: nightshift $c" "$c" "$@" --help
+done
+
 # A full disk behind standard output is not success.
 if [ -w /dev/full ]; then
     "$NIGHTSHIFT" --help >/dev/full 2>"$tmp/err"

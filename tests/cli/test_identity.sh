@@ -71,14 +71,22 @@ for options in "--order input --draft off" "--order input --draft 5" "--order au
     check "$options" $? "$tmp/out.jsonl"
 done
 
-# Killed five times: each life sets the queue out again where the last one left it.
+# Killed five times: each life sets the queue out again where the last one left it, with another order and other drafts.
+life() {
+    case $1 in
+        0.05) echo "--order input --draft off" ;;
+        0.1) echo "--order auto --draft 16" ;;
+        0.2) echo "--order input --draft 5" ;;
+        *) echo "--order auto --draft auto" ;;
+    esac
+}
 for settings in "--max-sequences 3 --prefill-rows 7" "--max-sequences 24 --cache-experts 10%"; do
     kills=0
     rm -f "$tmp"/killed*
     for wait in 0.05 0.2 0.1 0.3 0.15; do
-        # shellcheck disable=SC2086 # options
+        # shellcheck disable=SC2046,SC2086 # options
         "$nightshift" run -i "$tmp/jobs.jsonl" -m examples/demo-model -o "$tmp/killed.jsonl" --image-root "$images" --quiet \
-            $settings </dev/null >/dev/null 2>&1 &
+            $settings $(life $wait) </dev/null >/dev/null 2>&1 &
         pid=$!
         sleep "$wait"
         kill -9 $pid 2>/dev/null && kills=$((kills + 1))

@@ -1,12 +1,11 @@
 #!/bin/sh
-# The real program is killed with SIGKILL at each named point around its commits and renames and at random moments, and
-# stopped by signals. What the next run finds must be whole, and the output in the end that of an undisturbed run, times
-# masked. ROUNDS=n sets how often it is killed at random (default 6), SEED=n the moments.
+# The real program is killed with SIGKILL at each named point around its commits and renames, and stopped by signals. What the
+# next run finds must be whole, and the output in the end that of an undisturbed run, times masked. Random moments are
+# test_campaign's, every single system call is tests/fault/system.c's.
 nightshift=${NIGHTSHIFT:-./nightshift}
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
 passed=0 failed=0
-seed=${SEED:-$$}
 
 i=0
 while [ $i -lt 24 ]; do
@@ -82,8 +81,11 @@ rc=$?
 mask "$tmp/plain.jsonl" >"$tmp/expected"
 if [ $rc -eq 1 ] && [ "$(grep -c '"status_code":200' "$tmp/expected")" -eq 25 ]; then ok; else fail "the first run: $rc"; fi
 
-for point in schema:commit:1 schema:done:1 import:commit:1 import:done:1 settings:commit:1 claim:commit:1 claim:done:1 \
-    result:commit:1 result:done:1 result:commit:9 result:done:25 export:commit:1 export:done:1; do
+for point in schema:commit:1 schema:done:1 input:commit:1 input:done:1 import:commit:1 import:done:1 settings:commit:1 \
+    settings:done:1 speeds:commit:1 speeds:done:1 begin:commit:1 begin:done:1 release:commit:1 release:done:1 claim:commit:1 \
+    claim:done:1 result:commit:1 result:done:1 result:commit:9 result:done:25 \
+    counts:commit:1 counts:done:1 release:commit:2 release:done:2 kinds:commit:1 kinds:done:1 speeds:commit:2 \
+    speeds:done:2 counts:commit:2 counts:done:2 export:commit:1 export:done:1; do
     rm -f "$tmp"/out*
     (
         NIGHTSHIFT_CRASH_AT=$point
@@ -107,18 +109,45 @@ for point in checkpoint:commit:1 checkpoint:done:1; do
     if [ $rc -eq 137 ]; then check "$point"; else fail "$point: exit $rc"; fi
 done
 
-# Again and again at any moment, on one queue.
-rm -f "$tmp"/out*
-round=0 kills=0
-while [ $round -lt "${ROUNDS:-6}" ]; do
-    round=$((round + 1))
-    (night "$tmp/out.jsonl") &
-    pid=$!
-    sleep "$(awk -v s="$seed" -v r=$round 'BEGIN { srand(s * 100 + r); printf "%.2f", 0.03 + rand() * 0.5 }')"
-    kill -9 $pid 2>/dev/null && kills=$((kills + 1))
-    wait $pid 2>/dev/null
+# The commands that change a finished queue: killed before the commit they changed nothing, after it everything.
+crash() {
+    (
+        NIGHTSHIFT_CRASH_AT=$1
+        shift
+        export NIGHTSHIFT_CRASH_AT
+        exec "$nightshift" "$@" --db "$tmp/out.jsonl.db" >"$tmp/log" 2>&1
+    ) 2>/dev/null
+    rc=$?
+    if [ $rc -ne 137 ]; then
+        fail "$*: exit $rc"
+    elif ! "$nightshift" verify --db "$tmp/out.jsonl.db" >"$tmp/log" 2>&1; then
+        fail "$*: not whole"
+    fi
+    "$nightshift" status --json --db "$tmp/out.jsonl.db" >"$tmp/log"
+}
+
+expect() {
+    if grep -q "$2" "$tmp/log"; then ok; else fail "$1: without $2"; fi
+}
+
+echo '{"id":"late","prompt":"x","max_tokens":3}' >"$tmp/late.jsonl"
+"$nightshift" add --db "$tmp/out.jsonl.db" "$tmp/late.jsonl" >"$tmp/log" 2>&1
+crash cancel:commit:1 cancel late
+expect 'before cancel' '"pending":1,'
+crash cancel:done:1 cancel late
+expect 'after cancel' '"pending":0,.*"cancelled":1'
+crash retry:commit:1 retry late
+expect 'before retry' '"cancelled":1'
+crash retry:done:1 retry late
+expect 'after retry' '"pending":1,.*"cancelled":0'
+echo '{"id":"later","prompt":"x","max_tokens":3}' >>"$tmp/late.jsonl"
+for point in changed:commit:1 changed:done:1 import:commit:1; do
+    crash $point add --on-changed-input rerun "$tmp/late.jsonl"
+    expect $point '"pending":[01],'
 done
-check "killed $kills times at random, SEED=$seed"
+"$nightshift" add --db "$tmp/out.jsonl.db" --on-changed-input rerun "$tmp/late.jsonl" >"$tmp/log" 2>&1
+"$nightshift" status --json --db "$tmp/out.jsonl.db" >"$tmp/log"
+expect 'the changed input' '"pending":2,'
 
 echo "$passed passed, $failed failed, 0 skipped"
 [ "$failed" -eq 0 ] && [ "$passed" -gt 0 ]

@@ -16,7 +16,8 @@ for name; do
     grown=build/fuzz/corpus/$name findings=build/fuzz/findings/$name log=build/fuzz/$name.log
     mkdir -p "$grown" "$findings" "tests/fuzz/corpus/$name"
     before=$(ls "$findings" | wc -l)
-    "build/fuzz/tests/fuzz/$name" -max_total_time="$seconds" -timeout=20 -rss_limit_mb=2048 -max_len=65536 \
+    dict=; [ -e "tests/fuzz/$name.dict" ] && dict="-dict=tests/fuzz/$name.dict"
+    "build/fuzz/tests/fuzz/$name" $dict -max_total_time="$seconds" -timeout=20 -rss_limit_mb=2048 -max_len=65536 \
         -print_final_stats=1 -artifact_prefix="$findings/" "$grown" "tests/fuzz/corpus/$name" >"$log" 2>&1
     rc=$?
     runs=$(sed -n 's/^stat::number_of_executed_units: *//p' "$log")

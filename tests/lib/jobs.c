@@ -31,8 +31,9 @@ void jobs_add(struct db *db, int n)
              "WITH RECURSIVE c(n) AS (SELECT 0 UNION ALL SELECT n+1 FROM c WHERE n+1<%d) "
              "INSERT INTO jobs(id, input_id, line, byte_offset, byte_length, custom_id, spec, "
              "params_sha256, text_bytes, n_images, max_tokens, priority, place, state) "
-             "SELECT n+1, 1, n+1, 0, 0, 'a'||n, '{}', '', 0, 0, 16, 0, n+1, 'pending' FROM c",
-             n);
+             "SELECT n+1, 1, n+1, 0, 0, 'a'||n, '{}', '', 0, 0, 16, 0, n+1, 'pending' FROM c; "
+             "UPDATE inputs SET items=%d",
+             n, n);
     if (!rc) rc = db_exec(db, sql, &e);
     if (rc) test_failed(__FILE__, __LINE__, "%s", e.text);
 }

@@ -75,9 +75,15 @@ int test_main(int argc, char **argv)
             passed++;
         }
     }
-    if (*dir) nftw(dir, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+    test_dir_remove();
     printf("%d passed, %d failed, %d skipped\n", passed, failed, skipped);
     return failed || passed + skipped == 0;
+}
+
+void test_dir_remove(void)
+{
+    if (*dir) nftw(dir, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+    *dir = 0;
 }
 
 const char *test_dir(void)

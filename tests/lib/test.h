@@ -27,6 +27,8 @@ int test_main(int argc, char **argv);
 
 /* A fresh empty folder, removed at the end of the program. */
 const char *test_dir(void);
+/* At the end of a program without TEST_MAIN. */
+void test_dir_remove(void);
 /* path = test_dir() "/" name; the text lives until the end of the program. */
 const char *test_path(const char *name);
 void test_write(const char *path, const void *data, size_t len);

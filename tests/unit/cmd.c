@@ -1,8 +1,11 @@
 /* The command line as words, values and options. */
 #include "jobs/cmd_table.h"
 #include "jobs/id_set.h"
+#include "jobs/input.h"
 #include "jobs/suggest.h"
+#include "src/repack.h"
 #include "tests/lib/test.h"
+#include "vision/vision.h"
 
 #include <time.h>
 
@@ -91,6 +94,7 @@ TEST(mistakes)
         {{"--shard", "1/2/3"}, "--shard: expected"},
         {{"--halt", "fail=0"}, "--halt: expected"},
         {{"--halt", "later,fail=1"}, "--halt: expected"},
+        {{"--halt", "now,fail=1"}, "--halt: expected"},
         {{"--halt", "fail=101%"}, "--halt: expected"},
         {{"--deadline", "25:00"}, "--deadline: expected"},
         {{"--deadline", "8"}, "--deadline: expected"},
@@ -199,18 +203,18 @@ TEST(own_grammars)
 {
     struct cmd_options o;
     bool help;
-    CHECK_OK(PARSE(CMD_RUN, "--halt", "now,fail=10%", "--cache-experts", "25.5%", "--order=input",
+    CHECK_OK(PARSE(CMD_RUN, "--halt", "soon,fail=10%", "--cache-experts", "25.5%", "--order=input",
                    "--on-changed-input", "keep", "--format", "sharegpt", "--on-existing=prepend",
                    "--progress", "none", "--shard", "3/4"),
              e);
-    CHECK(o.halt_now && o.halt_percent == 10 && !o.halt_fails);
+    CHECK(o.halt_percent == 10 && !o.halt_fails);
     CHECK(o.cache_experts_percent == 25.5 && !o.cache_experts);
     CHECK(o.order == ORDER_INPUT && o.on_changed_input == CHANGED_KEEP);
     CHECK(o.format == FORMAT_SHAREGPT && o.on_existing == EXISTING_PREPEND);
     CHECK(o.progress == PROGRESS_NONE && o.shard == 3 && o.shards == 4);
     cmd_options_free(&o);
     CHECK_OK(PARSE(CMD_RUN, "--halt=fail=3", "--cache-experts", "7", "--order=auto"), e);
-    CHECK(!o.halt_now && o.halt_fails == 3 && o.cache_experts == 7 && o.order == ORDER_AUTO);
+    CHECK(o.halt_fails == 3 && o.cache_experts == 7 && o.order == ORDER_AUTO);
     cmd_options_free(&o);
     CHECK_OK(PARSE(CMD_STATUS, "--watch"), e);
     CHECK(o.watch_s == 2);
@@ -218,6 +222,77 @@ TEST(own_grammars)
     CHECK_OK(PARSE(CMD_STATUS, "--watch=1m"), e);
     CHECK(o.watch_s == 60);
     cmd_options_free(&o);
+}
+
+/* An option belongs to the commands whose help lists it, and to no other. */
+TEST(options_of_commands)
+{
+    static const struct {
+        enum cmd_bit bit;
+        const char *name;
+    } commands[] = {
+#define X(bit, name, operands, summary) {bit, #name},
+        CMD_LIST(X)
+#undef X
+    };
+    unsigned all = 0;
+    for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) {
+        all |= commands[i].bit;
+        for (const struct cmd_option *x = cmd_table; x->name; x++) {
+            struct cmd_options o;
+            char word[64];
+            bool help;
+            snprintf(word, sizeof word, "--%s", x->name);
+            enum status rc = PARSE(commands[i].bit, word, "--help");
+            bool refused = rc == E_USAGE && strstr(e.text, "is not one of its options");
+            cmd_options_free(&o);
+            if (refused != !(x->commands & commands[i].bit))
+                FAIL("%s --%s: %s", commands[i].name, x->name, e.text);
+        }
+    }
+    CHECK_INT(all, CMD_ALL);
+}
+
+/* The defaults that the help tells are those that hold. */
+TEST(defaults_of_the_help)
+{
+    struct vision_limits v;
+    vision_limits_default(&v);
+    const struct job_settings *j = &job_default_settings;
+    const struct {
+        const char *option;
+        double value;
+    } known[] = {{"max-line-bytes", INPUT_MAX_LINE_BYTES},
+                 {"max-image-bytes", IMAGE_REF_MAX_BYTES},
+                 {"max-pixels", (double)v.max_pixels},
+                 {"max-tokens", (double)j->max_tokens},
+                 {"temperature", j->temperature},
+                 {"top-p", j->top_p},
+                 {"top-k", j->top_k},
+                 {"seed", (double)j->seed},
+                 {"shard-size", REPACK_SHARD_BYTES},
+                 {"retries", 3}};
+    size_t found = 0;
+    for (const struct cmd_option *x = cmd_table; x->name; x++) {
+        const char *at = strstr(x->help, "(default ");
+        const char *number = at ? at + 9 : strstr(x->help, "0 (default)");
+        if (!number || *number < '0' || *number > '9' || x->commands == CMD_BENCH) continue;
+        char text[24];
+        struct cmd_options o = {0};
+        size_t i = 0;
+        snprintf(text, sizeof text, "%.*s", (int)strspn(number, "0123456789MGs"), number);
+        CHECK_OK(cmd_read_value(&o, x, text, &e), e);
+        const void *p = (char *)&o + x->at;
+        double value = x->kind == CMD_COUNT32 ? *(const uint32_t *)p
+                       : x->kind == CMD_REAL || x->kind == CMD_SECONDS
+                           ? *(const double *)p
+                           : (double)*(const uint64_t *)p;
+        while (i < sizeof known / sizeof *known && strcmp(known[i].option, x->name)) i++;
+        if (i == sizeof known / sizeof *known) FAIL("--%s: not checked here", x->name);
+        if (value != known[i].value) FAIL("--%s is %g, not %s", x->name, known[i].value, text);
+        found++;
+    }
+    CHECK_INT(found, sizeof known / sizeof *known);
 }
 
 /* A deadline is a moment: the next time the clock shows it, a date, or so long from now. */

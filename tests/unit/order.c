@@ -179,6 +179,7 @@ static void sweeps(struct order *o, struct engine_stats *s, int n, uint64_t with
     for (int i = 0; i < n; i++) {
         s->prefill_rows += i % 4 == 0 ? 20 : 0;
         s->expert_bytes += i % 4 == 0 ? with : without;
+        s->tokens += 8;
         order_swept(o, s, 8);
     }
 }

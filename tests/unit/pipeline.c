@@ -1,4 +1,5 @@
 /* pipeline: whatever happens on the way, the answers are those of an undisturbed run. */
+#include "jobs/spool.h"
 #include "tests/lib/jobs.h"
 #include "tests/lib/night.h"
 #include "tests/lib/test.h"
@@ -420,6 +421,116 @@ TEST(timeout)
     CHECK_INT(jobs_int(n.db, "SELECT count(*) FROM failures WHERE code='timeout'"), 1);
     CHECK_INT(jobs_int(n.db, "SELECT count(*) FROM answers"), 1);
     night_close(&n);
+}
+
+enum { CROWD = 900, PASSED = 20, AT_ONCE = 4, LONGEST = 6 };
+
+struct ends {
+    uint64_t sweep[CROWD + 1]; /* in which each job ended */
+    int n, important;          /* so far; of them with priority */
+    int early;                 /* others that ended before the last of those */
+};
+
+static void note_end(void *user, const struct pipeline_state *s)
+{
+    struct ends *x = user;
+    if (s->event != PIPELINE_JOB) return;
+    x->sweep[s->job->id] = s->sweeps;
+    x->n++;
+    if (s->job->priority)
+        x->important++;
+    else
+        x->early += x->important < CROWD / 100;
+}
+
+/* Jobs whose places have nothing to do with their order, one in a hundred with priority. */
+static bool crowd(const char *name, bool input, struct ends *ends)
+{
+    struct err e;
+    struct night n;
+    struct buf b = {0};
+    enum status rc = night_open(&n, name) ? OK : E_INTERNAL;
+    for (int i = 0; i < CROWD && !rc; i++)
+        rc = buf_addf(&b, &e, "{\"id\":\"j%d\",\"prompt\":\"What is %d?\"}\n", i, i);
+    if (!rc) rc = night_import(&n, "crowd.jsonl", b.data, &e);
+    if (!rc)
+        rc = db_exec(n.db, "UPDATE jobs SET place=1+(id*7919+450)%911, priority=id%100=99", &e);
+    n.o.sequences = n.engine.sequences = AT_ONCE;
+    n.engine.length = LONGEST;
+    n.o.passed = PASSED;
+    n.o.worker.input_order = input;
+    n.o.event = note_end;
+    n.o.user = ends;
+    if (!rc) rc = night_run(&n, &e);
+    if (rc) test_failed(__FILE__, __LINE__, "%s", e.text);
+    buf_free(&b);
+    night_close(&n);
+    return !rc;
+}
+
+/* However the plan likes others better, a job ends at most so many sweeps later than by input
+ * order as those take that it lets past: twice PASSED, a claim, and those ahead of it already.
+ * Priority goes first in either order. */
+TEST(waiting_is_bounded)
+{
+    static struct ends input, planned;
+    CHECK(crowd("crowd0.db", true, &input));
+    CHECK(crowd("crowd1.db", false, &planned));
+    CHECK_INT(input.n, CROWD);
+    CHECK_INT(planned.n, CROWD);
+    int64_t most = 0, bound = (3 * PASSED + 64 + 2 * AT_ONCE) * LONGEST / AT_ONCE;
+    for (int i = 1; i <= CROWD; i++) {
+        int64_t later = (int64_t)planned.sweep[i] - (int64_t)input.sweep[i];
+        if (later > most) most = later;
+    }
+    CHECK(most > PASSED / AT_ONCE);
+    if (most > bound) FAIL("%lld sweeps later, %lld allowed", (long long)most, (long long)bound);
+    CHECK(input.early <= AT_ONCE && planned.early <= AT_ONCE);
+}
+
+/* Each life with another order and another number of sequences: no token is given twice, and with
+ * the spool no picture is encoded twice. */
+TEST(nothing_is_done_twice)
+{
+    struct err e;
+    struct night n;
+    struct buf b = {0};
+    mixed(); /* writes the pictures */
+    for (int i = 0; i < 30; i++)
+        CHECK_OK(buf_addf(&b, &e, "{\"id\":\"j%d\",\"prompt\":\"%d?\"%s}\n", i, i,
+                          i % 3 == 0   ? ",\"image\":\"p1\""
+                          : i % 3 == 1 ? ",\"image\":\"p2\""
+                                       : ""),
+                 e);
+    CHECK(night_open(&n, "once.db"));
+    CHECK_OK(night_import(&n, "once.jsonl", b.data, &e), e);
+    CHECK_OK(night_run(&n, &e), e);
+    uint64_t want = n.report.engine.tokens, got = 0;
+    CHECK_INT(n.encoded, 2);
+    night_close(&n);
+    CHECK(night_open(&n, "twice.db"));
+    CHECK_OK(night_import(&n, "once.jsonl", b.data, &e), e);
+    int rounds = 0, left;
+    n.o.stop = stop_after;
+    n.o.user = &left;
+    do {
+        struct spool_opts s = {
+            .dir = test_path("twice.images"), .scope = "", .limit_bytes = 1 << 20};
+        s.width = n.config.hidden;
+        CHECK_OK(spool_open(&n.o.prepare.spool, &s, &e), e);
+        left = 3 + rounds % 3;
+        n.o.worker.input_order = rounds & 1;
+        n.o.sequences = n.engine.sequences = 1 + (size_t)rounds % 5;
+        CHECK_OK(night_run(&n, &e), e);
+        spool_close(n.o.prepare.spool, false);
+        got += n.report.engine.tokens;
+        CHECK(++rounds < 500);
+    } while (n.report.end == PIPELINE_STOPPED);
+    CHECK(rounds > 10);
+    CHECK_INT(got, want);
+    CHECK_INT(n.encoded, 2);
+    night_close(&n);
+    buf_free(&b);
 }
 
 TEST_MAIN

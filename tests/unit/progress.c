@@ -2,6 +2,8 @@
 #include "jobs/progress.h"
 #include "tests/lib/test.h"
 
+#include <time.h>
+
 static char seen[4096];
 
 static void keep(void *user, const char *text, size_t len)
@@ -49,6 +51,49 @@ TEST(steady_line)
     s.event = PIPELINE_ENDED;
     progress_event(&p, &s);
     CHECK_STR(seen, "\r\033[K");
+}
+
+/* In a narrow terminal the line loses its bar, then its end: it never wraps. */
+TEST(narrow_terminal)
+{
+    static const char text[] =
+        "4/10 done, 1 failed, 3 running, 2.5 tok/s, 1.5 GB read, ETA 1 h 02 m";
+    struct progress p = begin(PROGRESS_LINE);
+    struct pipeline_state s = state;
+    p.columns = sizeof text - 1 + 23 + 1;
+    progress_event(&p, &s);
+    CHECK_HAS(seen, "[##########..........] 4/10");
+    CHECK_INT(strlen(seen), p.columns - 1);
+    p = begin(PROGRESS_LINE);
+    p.columns = sizeof text - 1 + 23;
+    progress_event(&p, &s);
+    CHECK_STR(seen, text);
+    p = begin(PROGRESS_LINE);
+    p.columns = 12;
+    progress_event(&p, &s);
+    CHECK_STR(seen, "4/10 done, ");
+}
+
+static int64_t noon(void)
+{
+    return 1000000000 - 1000000000 % 86400 + 43200;
+}
+
+/* With a clock the time of day at which all is done stands behind the time left. */
+TEST(time_of_day)
+{
+    struct progress p = begin(PROGRESS_LOG);
+    struct pipeline_state s = state;
+    CHECK(setenv("TZ", "UTC", 1) == 0);
+    tzset();
+    p.clock = noon;
+    s.event = PIPELINE_STARTED;
+    progress_event(&p, &s);
+    CHECK_HAS(seen, "read, ETA 1 h 02 m, Sun 13:02\n");
+    *seen = 0;
+    s.eta_s = -1;
+    progress_event(&p, &s);
+    CHECK_HAS(seen, "read, ETA ?\n");
 }
 
 /* A failure is told at once, above the line; an answer is not. */

@@ -1,9 +1,8 @@
-/* runs, model_id, verify, merge, eta: what goes with a queue. */
+/* runs, model_id, merge, eta: what goes with a queue. */
 #include "jobs/eta.h"
 #include "jobs/merge.h"
 #include "jobs/model_id.h"
 #include "jobs/runs.h"
-#include "jobs/verify.h"
 #include "tests/lib/jobs.h"
 #include "tests/lib/night.h"
 #include "tests/lib/test.h"
@@ -102,71 +101,6 @@ TEST(model_identity)
     CHECK_STR(b, a);
     unlink(test_path("model.safetensors"));
     CHECK(model_id(test_dir(), b, &e) == E_MODEL);
-}
-
-static char told[2000];
-
-static void tell(void *user, const char *what)
-{
-    (void)user;
-    strncat(told, what, sizeof told - strlen(told) - 1);
-    strncat(told, "; ", sizeof told - strlen(told) - 1);
-}
-
-/* Each broken promise between tables is found and named. */
-TEST(verify_finds_what_is_wrong)
-{
-    struct err e;
-    uint64_t n;
-    struct db *db = jobs_open("verify.db", NULL);
-    jobs_add(db, 5);
-    CHECK_OK(verify_queue(db, tell, NULL, &n, &e), e);
-    CHECK_INT(n, 0);
-    CHECK_OK(db_exec(db,
-                     "UPDATE jobs SET state='done' WHERE id=1;"
-                     "INSERT INTO results(job_id, attempt, code, message, prompt_tokens, "
-                     "completion_tokens, prefill_s, decode_s, finished_at) "
-                     "VALUES(2, 1, 'timeout', 'x', 0, 0, 0, 0, 0);"
-                     "UPDATE jobs SET state='running' WHERE id=3;"
-                     "INSERT INTO partial VALUES(1, x'', 0, 0, 0);"
-                     "PRAGMA foreign_keys=OFF; UPDATE jobs SET input_id=99 WHERE id=4",
-                     &e),
-             e);
-    *told = 0;
-    CHECK_OK(verify_queue(db, tell, NULL, &n, &e), e);
-    CHECK_HAS(told, "1 finished jobs without a result");
-    CHECK_HAS(told, "1 results of unfinished jobs");
-    CHECK_HAS(told, "1 jobs running without a lease");
-    CHECK_HAS(told, "1 stored tokens of finished jobs");
-    CHECK_HAS(told, "row without its parent in jobs");
-    CHECK_INT(n, 5);
-    db_close(db);
-}
-
-/* An export is compared byte by byte, a missing or an extra line is a difference. */
-TEST(verify_compares_exports)
-{
-    struct err e;
-    struct night n;
-    bool same;
-    CHECK(night_open(&n, "compare.db"));
-    CHECK_OK(night_import(&n, "compare.jsonl",
-                          "{\"id\":\"a\",\"prompt\":\"x\"}\n{\"id\":\"b\",\"prompt\":\"y\"}\n", &e),
-             e);
-    CHECK_OK(night_run(&n, &e), e);
-    free(night_output(&n));
-    const char *path = test_path("out.jsonl");
-    CHECK_OK(verify_export(n.db, path, &same, &e), e);
-    CHECK(same);
-    FILE *f = fopen(path, "a");
-    fputs("{", f);
-    fclose(f);
-    CHECK_OK(verify_export(n.db, path, &same, &e), e);
-    CHECK(!same);
-    test_write(path, "", 0);
-    CHECK_OK(verify_export(n.db, path, &same, &e), e);
-    CHECK(!same);
-    night_close(&n);
 }
 
 static char *merged(struct db *const *dbs, size_t n, struct merge_counts *c)

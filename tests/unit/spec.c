@@ -25,7 +25,7 @@ static void close_spec(struct spec *s)
 TEST(own_text_is_searched)
 {
     struct spec *s = open_spec(1000, 16);
-    struct spec_draft d;
+    struct spec_draft d = {.n = 0};
     const int32_t known[] = {9, 1, 2, 3, 4, 5, 8, 1, 2};
     spec_draft(s, known, 9, 3, &d);
     CHECK_INT(d.n, 3);
@@ -45,7 +45,7 @@ TEST(own_text_is_searched)
 TEST(finished_outputs_are_searched)
 {
     struct spec *s = open_spec(1000, 16);
-    struct spec_draft d;
+    struct spec_draft d = {.n = 0};
     const int32_t done[] = {50, 51, 52, 1, 2, 3}, other[] = {60, 61, 62};
     const int32_t known[] = {70, 51, 52};
     spec_learn(s, done, 6, 3);
@@ -60,7 +60,7 @@ TEST(finished_outputs_are_searched)
 TEST(places_vote)
 {
     struct spec *s = open_spec(1000, 1);
-    struct spec_draft d;
+    struct spec_draft d = {.n = 0};
     const int32_t shorter[] = {7, 5, 6, 100}, longer[] = {2, 3, 4, 5, 6, 200};
     for (int i = 0; i < 2; i++) spec_learn(s, shorter, 4, 0);
     spec_learn(s, longer, 6, 0);
@@ -80,7 +80,7 @@ TEST(places_vote)
 TEST(ring_wraps_around)
 {
     struct spec *s = open_spec(64, 0);
-    struct spec_draft d;
+    struct spec_draft d = {.n = 0};
     unsigned long long r = 1;
     const int32_t first[] = {1000, 1001, 1002, 1003}, known[] = {7, 1000, 1001};
     spec_learn(s, first, 4, 0);
@@ -106,7 +106,7 @@ TEST(ring_wraps_around)
 /* Drafts that are always wrong stop; they come back when they have become right. */
 static size_t drafted(struct spec *s, const int32_t *known, size_t n, int rounds, bool right)
 {
-    struct spec_draft d;
+    struct spec_draft d = {.n = 0};
     size_t sum = 0;
     for (int i = 0; i < rounds; i++) {
         spec_draft(s, known, n, 4, &d);
@@ -132,27 +132,86 @@ TEST(drafts_that_do_not_pay_stop)
     close_spec(s);
 }
 
-/* When rows are dear a doubtful draft is not made, when they cost nothing it is; a fixed length
- * asks nobody. */
+/* 50 sweeps of up to 5 rows and 6 drafts, a token for each: so much for a sweep, each row and each
+ * draft of it. */
+static void sweeps(struct spec *s, bool prompts, const double seconds[3], const double bytes[3])
+{
+    for (size_t i = 1; i <= 50; i++) {
+        size_t rows = 1 + i % 5, drafts = i % 7;
+        struct spec_sweep w = {.prompts = prompts, .rows = rows + drafts, .drafts = drafts};
+        w.tokens = w.rows;
+        w.seconds = seconds[0] + seconds[1] * (double)rows + seconds[2] * (double)drafts;
+        w.bytes = bytes[0] + bytes[1] * (double)rows + bytes[2] * (double)drafts;
+        spec_cost(s, &w);
+    }
+    spec_begin(s, prompts);
+}
+
+/* When drafts are dear, in time or in bytes, a doubtful one is not made; when they cost nothing it
+ * is, however dear other rows are; a fixed length asks nobody. */
 TEST(cost_decides)
 {
     const int32_t known[] = {1, 2, 3, 4, 1, 2};
-    struct spec_draft d;
-    struct spec *dear = open_spec(1000, 0);
-    for (size_t i = 1; i <= 50; i++) spec_cost(dear, 1 + i % 7, 1 + i % 7, 1.0 + (double)(i % 7));
-    spec_draft(dear, known, 6, 4, &d);
-    CHECK_INT(d.n, 0);
-    close_spec(dear);
-    struct spec *cheap = open_spec(1000, 0);
-    for (size_t i = 1; i <= 50; i++) spec_cost(cheap, 1 + i % 7, 1 + i % 7, 10.0);
-    spec_draft(cheap, known, 6, 4, &d);
-    CHECK_INT(d.n, 4);
-    close_spec(cheap);
+    static const double none[3] = {10, 3, 0}, dear[3] = {0, 1, 1};
+    struct spec_draft d = {.n = 0};
+    for (int k = 0; k < 4; k++) {
+        struct spec *s = open_spec(1000, 0);
+        sweeps(s, false, k & 1 ? dear : none, k & 2 ? dear : none);
+        spec_draft(s, known, 6, 4, &d);
+        CHECK_INT(d.n, k ? 0 : 4);
+        close_spec(s);
+    }
     struct spec *fixed = open_spec(1000, 2);
     drafted(fixed, known, 6, 500, false);
     spec_draft(fixed, known, 6, 4, &d);
     CHECK_INT(d.n, 2);
     close_spec(fixed);
+}
+
+/* In a sweep with prompts, which reads everything anyway, drafts are made that do not pay in one
+ * without; going by bytes alone, time does not matter. */
+TEST(prompts_make_drafts_cheap)
+{
+    const int32_t known[] = {1, 2, 3, 4, 1, 2};
+    static const double none[3] = {10, 3, 0}, dear[3] = {0, 1, 1};
+    struct spec_draft d = {.n = 0};
+    struct err e;
+    struct spec *s = open_spec(1000, 0);
+    sweeps(s, true, none, none);
+    sweeps(s, false, none, dear);
+    spec_draft(s, known, 6, 4, &d);
+    CHECK_INT(d.n, 0);
+    spec_begin(s, true);
+    spec_draft(s, known, 6, 4, &d);
+    CHECK_INT(d.n, 4);
+    close_spec(s);
+    mem_init(&mem, 0);
+    struct spec_opts o = {.mem = &mem, .ring_tokens = 1000, .no_clock = true};
+    CHECK_OK(spec_open(&s, &o, &e), e);
+    sweeps(s, false, dear, none);
+    spec_draft(s, known, 6, 4, &d);
+    CHECK_INT(d.n, 4);
+    close_spec(s);
+}
+
+/* A sequence whose drafts are always wrong gets none, where others do. */
+TEST(each_sequence_for_itself)
+{
+    const int32_t known[] = {1, 2, 3, 4, 1, 2};
+    struct spec *s = open_spec(1000, 0);
+    struct spec_draft good = {.n = 0}, bad = {.n = 0};
+    size_t last = 0;
+    for (int i = 0; i < 200; i++) {
+        for (int k = 0; k < 8; k++) {
+            spec_draft(s, known, 6, 1, &good);
+            spec_judge(s, &good, good.n);
+        }
+        spec_draft(s, known, 6, 1, &bad);
+        if ((last = bad.n)) spec_judge(s, &bad, 0);
+    }
+    CHECK_INT(good.n, 1);
+    CHECK_INT(last, 0);
+    close_spec(s);
 }
 
 /* What the form of an answer gives is tried until it proves wrong. */
