@@ -119,6 +119,7 @@ static enum status plan_within(struct cmd_model *m, struct plan_request *r, uint
     for (;;) {
         r->jobs_bytes = jobs_bytes + picture;
         enum status rc = plan_make(&m->plan, &m->sizes, r, e);
+        m->picture_bytes = picture;
         m->short_picture = picture < whole_picture ? picture : 0;
         m->short_of = r->context < whole_context ? whole_context : 0;
         if (rc != E_BUDGET) return rc;

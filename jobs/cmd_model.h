@@ -28,6 +28,7 @@ struct cmd_model {
     struct plan_mix mix;
     struct forecast_night night; /* what the plan is expected to do */
     uint64_t store_bytes;        /* for encoded pictures that wait */
+    uint64_t picture_bytes;      /* to read and decode one picture */
     uint64_t short_of;      /* rows of the longest job when memory has no room for it; else 0 */
     uint64_t short_picture; /* bytes left to decode a picture, when some needs more; else 0 */
 

@@ -191,6 +191,8 @@ static enum status work(struct night *n, struct err *e)
                     .encode = m->vision ? vision_encode : NULL,
                     .vision = m->vision,
                     .image_bytes = m->store_bytes,
+                    .ram_bytes = m->plan.ram_bytes,
+                    .picture_bytes = m->picture_bytes,
                     .images = o->images,
                     .keep_changed = o->on_changed_input == CHANGED_KEEP,
                     .verify_stat = o->verify_images == VERIFY_STAT,

@@ -65,10 +65,21 @@ static bool try_again(struct prepare *p, const struct ready *r, enum status *rc,
     return false;
 }
 
+/* With how much more memory the plan would have set aside what this picture needs. */
+static void tell_ram(const struct prepare *p, uint64_t need, struct err *e)
+{
+    uint64_t have = p->o.picture_bytes;
+    if (!p->o.ram_bytes || need <= have) return;
+    err_set(e, E_IMAGE_TOO_LARGE,
+            "the picture needs %" PRIu64 " MB to be decoded, %" PRIu64
+            " MB are set aside for that; --ram %" PRIu64 "M has room for it",
+            (need >> 20) + 1, have >> 20, ((p->o.ram_bytes + need - have) >> 20) + 1);
+}
+
 static enum status encode(struct prepare *p, struct ready *r, size_t i,
                           const struct image_ref_bytes *b, struct err *e)
 {
-    struct picture_info info;
+    struct picture_info info = {0};
     float *rows;
     enum status rc;
     struct spool *spool = i < r->from->n_images && r->from->images[i].shared ? p->o.spool : NULL;
@@ -80,6 +91,7 @@ static enum status encode(struct prepare *p, struct ready *r, size_t i,
         rc = p->o.encode(p->o.vision, b->at, b->len, &info, &rows, e);
         if (!rc && spool) spool_put(spool, b->sha256, &info, rows);
     } while (try_again(p, r, &rc, e));
+    if (rc == E_IMAGE_TOO_LARGE && info.decode_bytes) tell_ram(p, b->len + info.decode_bytes, e);
     if (rc) return rc;
     size_t bytes = info.rows * p->o.config->hidden * sizeof *rows;
     return image_store_put(p->store, &r->rows[i], b->sha256, &info, rows, bytes, e);

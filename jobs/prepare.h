@@ -25,6 +25,9 @@ struct prepare_opts {
     struct vision *vision;
     struct spool *spool;  /* for pictures of several jobs; or NULL */
     uint64_t image_bytes; /* limit for encoded pictures in memory */
+    /* What the plan shared out, and of it for reading and decoding one picture: to tell how much
+     * more a larger one needs. 0: not known. */
+    uint64_t ram_bytes, picture_bytes;
     struct image_ref_opts images;
     bool keep_changed;      /* take a picture whose bytes are others than at import */
     bool verify_stat;       /* size and time tell whether they are; else the bytes do */

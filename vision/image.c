@@ -5,6 +5,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 
 static const struct decoder *const decoders[] = {&image_jpeg, &image_png, &image_gif, &image_bmp,
                                                  &image_webp};
@@ -37,15 +38,28 @@ enum status image_damage(const struct source *s, struct picture_info *info, enum
     return OK;
 }
 
+/* Pixels are touched once: taking thousands of small pages would cost as much as turning them. */
+static void want_huge_pages(uint8_t *p, size_t bytes)
+{
+    const uintptr_t huge = (uintptr_t)2 << 20;
+    uintptr_t first = ((uintptr_t)p + huge - 1) & ~(huge - 1);
+    uintptr_t end = ((uintptr_t)p + bytes) & ~(huge - 1);
+    if (end > first) madvise((void *)first, end - first, MADV_HUGEPAGE);
+}
+
 enum status image_alloc(const struct source *s, struct image *out, struct err *e)
 {
     size_t pixels = (size_t)out->width * out->height;
     out->placed = s->place && out->mode == IMAGE_RGB && pixels * 3 == s->place_bytes;
-    if (!out->placed)
-        return mem_array(s->mem, &out->pixels, pixels, image_channels(out), "picture", e);
-    out->pixels = s->place;
-    memset(out->pixels, 0, s->place_bytes);
-    return OK;
+    if (out->placed) {
+        out->pixels = s->place;
+        memset(out->pixels, 0, s->place_bytes);
+        return OK;
+    }
+    size_t bytes = pixels * image_channels(out);
+    enum status rc = mem_array(s->mem, &out->pixels, pixels, image_channels(out), "picture", e);
+    if (!rc) want_huge_pages(out->pixels, bytes);
+    return rc;
 }
 
 void image_free(struct mem *m, struct image *i)

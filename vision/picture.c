@@ -22,12 +22,13 @@ enum status picture_probe(const struct picture_job *j, struct picture_info *info
     enum status rc = image_probe(j->limits, &s, info, e);
     if (rc) return rc;
     patch_plan(j->processor, j->limits->max_patches, info);
-    /* First the decoder and its pixels, then these and the oriented ones, then the picture with its
-     * resized forms; beside them the file and the result, which may lie in shared memory. */
+    /* First the decoder and its pixels, then these and the oriented or blended ones, then the
+     * picture with its resized forms; beside them the file and the result, which may lie in shared
+     * memory. */
     uint64_t pixels = 4 * (uint64_t)info->width * info->height;
-    uint64_t first = info->decode_bytes + pixels;
-    uint64_t last =
-        pixels + resize_bytes(info->width, info->height, info->resized_w, info->resized_h);
+    uint64_t first = info->decode_bytes + pixels, last = 2 * pixels;
+    if (info->resized_w != info->width || info->resized_h != info->height)
+        last = pixels + resize_bytes(info->width, info->height, info->resized_w, info->resized_h);
     info->decode_bytes = (first > last ? first : last) + SLACK + j->len +
                          3 * (uint64_t)info->resized_w * info->resized_h;
     return OK;

@@ -6,7 +6,9 @@
  *     FOLDER/expected       "done COUNT", then "CODE COUNT" for each error
  *
  * With `trap`, some JPEG carry a comment that tests/cli/trap/trap.c knows: they crash, hang or eat
- * memory in a decoder that has it loaded. The same arguments write the same bytes. */
+ * memory in a decoder that has it loaded. The same arguments write the same bytes.
+ *
+ * make_pictures FOLDER photo writes one JPEG of 4000 x 3000, FOLDER/photo.jpg. */
 #include "tests/lib/test.h"
 
 #include <jpeglib.h>
@@ -59,6 +61,34 @@ static void paint(struct scene *s, uint32_t number)
             memcpy(s->rgb + ((size_t)y * s->w + (size_t)x) * 3, colour[in], 3);
         }
     for (int i = 0; i < 4; i++) s->rgb[i % 3] = (uint8_t)(number >> 8 * i); /* none like another */
+}
+
+static void write_photo(const char *dir)
+{
+    struct jpeg_compress_struct c;
+    struct jpeg_error_mgr mgr;
+    static uint8_t row[4000 * 3];
+    char path[600];
+    snprintf(path, sizeof path, "%s/photo.jpg", dir);
+    FILE *f = fopen(path, "wb");
+    if (!f) abort();
+    c.err = jpeg_std_error(&mgr);
+    jpeg_create_compress(&c);
+    jpeg_stdio_dest(&c, f);
+    c.image_width = 4000;
+    c.image_height = 3000;
+    c.input_components = 3;
+    c.in_color_space = JCS_RGB;
+    jpeg_set_defaults(&c);
+    jpeg_start_compress(&c, TRUE);
+    while (c.next_scanline < 3000) {
+        JSAMPROW at = row;
+        for (size_t i = 0; i < sizeof row; i++) row[i] = (uint8_t)(i / 60 + c.next_scanline / 20);
+        jpeg_write_scanlines(&c, &at, 1);
+    }
+    jpeg_finish_compress(&c);
+    jpeg_destroy_compress(&c);
+    fclose(f);
 }
 
 static void make_jpeg(struct file *f, struct scene *s, const char *comment)
@@ -246,6 +276,10 @@ int main(int argc, char **argv)
     static struct scene scene;
     unsigned counts[5] = {0};
     char path[600];
+    if (argc == 3 && !strcmp(argv[2], "photo")) {
+        write_photo(argv[1]);
+        return 0;
+    }
     if (argc < 4) return 2;
     bool trap = argc > 4 && !strcmp(argv[4], "trap");
     uint32_t n = (uint32_t)strtoul(argv[2], NULL, 10), every = (uint32_t)strtoul(argv[3], NULL, 10);

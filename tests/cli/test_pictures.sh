@@ -16,7 +16,7 @@ expect() {
     shift 3
     "$@" >"$tmp/out" 2>"$tmp/err" </dev/null
     rc=$?
-    if [ $rc -eq "$want" ] && grep -qe "$text" "$tmp/out" "$tmp/err"; then
+    if [ $rc -eq "$want" ] && { [ -z "$text" ] || grep -qe "$text" "$tmp/out" "$tmp/err"; }; then
         passed=$((passed + 1))
     else
         failed=$((failed + 1))
@@ -67,6 +67,31 @@ for file in cut_half.jpg cut_stream.png cut_half.gif cut_half.bmp cut_inside.web
 done
 line tall.png "1 x 4000 is 4000 pixels, the limit is 3999" "larger pictures are refused"
 expect "as are larger files" 1 "image_too_large 1" run "$tmp/pics/exif_6.jpg" -o "$tmp/bytes.out" --max-image-bytes 100
+
+# A photo of 12 megapixels. The peak of all processes together, shared pages once, stays below --ram.
+tree_kb() {
+    for p in $1 $(pgrep -P "$1") $(pgrep -P "$(pgrep -P "$1" | head -n 1)" 2>/dev/null); do
+        awk '$1 == "Pss:" { print $2 }' "/proc/$p/smaps_rollup" 2>/dev/null
+    done | awk '{ n += $1 } END { print n + 0 }'
+}
+photo() {
+    "$nightshift" run -m "$model" --prompt "Caption this image." --max-tokens 2 "$tmp/photo.jpg" -o "$tmp/photo.out" --fresh \
+        --ram "$1M" >"$tmp/out" 2>&1 </dev/null &
+    pid=$! peak=0
+    while kill -0 $pid 2>/dev/null; do
+        now=$(tree_kb $pid)
+        [ "$now" -gt "$peak" ] && peak=$now
+    done
+    wait $pid
+    ended=$?
+    expect "all processes keep to --ram $1M" 0 "" test "$peak" -gt 0 -a "$peak" -le $(($1 * 1024))
+}
+"$BUILD/tests/cli/make_pictures" "$tmp" photo
+photo 110
+expect "a photo without room fails alone" 0 "^1$" echo $ended
+expect "and it says what has room" 0 "image_too_large.*--ram [0-9]*M has room" cat "$tmp/photo.out"
+photo "$(sed -n 's/.*--ram \([0-9]*\)M has room.*/\1/p' "$tmp/photo.out")"
+expect "which it has" 0 '"status_code":200' cat "$tmp/photo.out"
 
 # Imported, then changed as told; what work says with each way of looking.
 changed() {
