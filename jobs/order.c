@@ -11,8 +11,8 @@
 #define LONG_TEXT  256 /* bytes of text, rows of a picture that are worth sharing */
 #define LONG_IMAGE 64
 #define FADE       0.97 /* of the sums below, from sweep to sweep */
-#define WORTH      0.4  /* a sweep with prompts must cost so much more, to wait for company */
-#define MOST_SAVED 0.5 /* of a sequence's share of a sweep, by leaving it out */
+#define WORTH      0.75 /* a sweep with prompts must cost so much more, to wait for company */
+#define MOST_SAVED 0.75 /* of a sequence's share of a sweep, by leaving it out */
 /* Experts that a job needs more than those under way, against the one whose turn it is: the guess
  * is rough, and long and short jobs mixed fill the sweeps better than those of one kind. */
 #define PROMISE 0.7
@@ -177,7 +177,7 @@ struct flight *order_next(struct order *o, const struct flight *flights, size_t 
 static double idle_cost(const struct order *o)
 {
     const struct sweeps *p = &o->plain;
-    double share = p->x > 0 ? p->y / p->x : 0, saved = share * MOST_SAVED;
+    double share = p->x > 0 ? p->y / p->x : 0, saved = share / 2;
     double spread = p->xx * p->n - p->x * p->x;
     if (spread > 0.01 * p->x * p->x) saved = (p->xy * p->n - p->x * p->y) / spread;
     if (saved > share * MOST_SAVED) saved = share * MOST_SAVED;
