@@ -8,7 +8,7 @@
 # Strength of topics, chosen before any order was measured: a topic's 16 of 128 experts take about 60 % of what its tokens
 # use. In Kimi-Linear, the recorded model nearest to K3, the eighth of the experts that a document uses most takes 59 %.
 build=$1 shuffles=${2:-3}
-[ $# -gt 2 ] && shift 2 || set --
+if [ $# -gt 2 ]; then shift 2; else set --; fi
 demo=examples/demo-model
 model=$build/bench-orders
 "$build/tests/bench/bench_model" "$model" --tiny --hidden=512 --layers=8 --latent=64 --expert-width=64 --experts=128 --top-k=8 \
