@@ -11,10 +11,11 @@
 #define LONG_TEXT  256 /* bytes of text, rows of a picture that are worth sharing */
 #define LONG_IMAGE 64
 #define FADE       0.97 /* of the sums below, from sweep to sweep */
-#define WORTH      0.4  /* a sweep with prompts must cost so much more, to wait for company */
-#define MOST_SAVED 0.5  /* of a sequence's share of a sweep, by leaving it out */
+#define WORTH      0.75 /* a sweep with prompts must cost so much more, to wait for company */
+#define MOST_SAVED 0.75 /* of a sequence's share of a sweep, by leaving it out */
 /* Experts that a job needs more than those under way, against the one whose turn it is: the guess
- * is rough, and long and short jobs mixed fill the sweeps better than those of one kind. */
+ * is rough, and long and short jobs mixed fill the sweeps better than those of one kind. Where
+ * prompts wait for company, kinds that come together save most, and any promise will do. */
 #define PROMISE 0.7
 
 struct order {
@@ -126,6 +127,8 @@ static bool before(const struct claim *a, const struct claim *b)
     return a->extra < b->extra;
 }
 
+static double prompts_cost(const struct order *o);
+
 /* The one whose turn it is in input order. */
 static const struct flight *oldest(const struct order *o)
 {
@@ -143,8 +146,9 @@ static size_t choose(const struct order *o, const struct flight *flights, size_t
         if (under_way(&flights[i])) running[flights[i].kind]++;
     if (o->o.affinity) affinity_extra(o->o.affinity, running, extra);
     double usual = extra[oldest(o)->kind];
+    double most = prompts_cost(o) > 0 ? usual : usual * PROMISE;
     for (size_t k = 0; k < AFFINITY_KINDS; k++)
-        if (extra[k] > usual * PROMISE) extra[k] = usual;
+        if (extra[k] > most) extra[k] = usual;
     size_t best = 0;
     struct claim first = {0};
     for (size_t i = 0; i < o->n; i++) {
@@ -177,7 +181,7 @@ struct flight *order_next(struct order *o, const struct flight *flights, size_t 
 static double idle_cost(const struct order *o)
 {
     const struct sweeps *p = &o->plain;
-    double share = p->x > 0 ? p->y / p->x : 0, saved = share * MOST_SAVED;
+    double share = p->x > 0 ? p->y / p->x : 0, saved = share / 2;
     double spread = p->xx * p->n - p->x * p->x;
     if (spread > 0.01 * p->x * p->x) saved = (p->xy * p->n - p->x * p->y) / spread;
     if (saved > share * MOST_SAVED) saved = share * MOST_SAVED;

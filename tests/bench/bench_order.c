@@ -1,16 +1,20 @@
-/* bench_order SHUFFLES QUEUE MODEL [OPTION...]: input order against auto order, in counts.
+/* bench_order [drafts] SHUFFLES QUEUE MODEL [OPTION...]: input order against auto order, in counts;
+ * or no drafts against drafts.
  *
  * QUEUE is a file of jobs, or makes one of the demo's pictures: "mixed" (the jobs of
  * tests/golden/demo, and four questions more on each of 20 pictures), "questions" (20 on each of 50
  * pictures, or as many as a number behind the word says, under one long system prompt), "captions",
- * "same" (one prompt again and again). The queue is shuffled in so many ways, each run in both
+ * "same" (one prompt again and again), "random" (text drawn at a temperature at which it makes no
+ * sense). The queue is shuffled in so many ways, each run in both
  * orders with the same options (those of `run`): one line each, then the median. Run from the root
  * of the repository.
  *
  * Columns: kilobytes of experts read for each job; the least that auto's sweeps need with a cache
  * of this size (each expert that is needed and not cached once in a sweep); how many fewer bytes
  * auto reads; rows of prompts computed for each job, and the least (each distinct beginning once);
- * pictures encoded; tokens of each sequence past its prompt and sweep. */
+ * pictures encoded; tokens of each sequence past its prompt and sweep. With drafts: tokens drafted,
+ * and accepted of each draft; sweeps, rows, bytes and seconds of sweeps without drafts and with
+ * them, run in turns. */
 #include "jobs/cmd_bench_order.h"
 
 #include "tests/lib/test.h"
@@ -109,6 +113,16 @@ static bool make(struct lines *l, const char *queue)
         for (size_t i = 0; i < n; i++) ask(l, image[i], questions[test_rand(&rng) % 3], "");
     } else if (!strcmp(queue, "same")) {
         for (size_t i = 0; i < n; i++) ask(l, image[i], questions[0], "");
+    } else if (!strcmp(queue, "random")) {
+        for (size_t i = 0; i < 64; i++) {
+            char *line = NULL;
+            if (asprintf(&line,
+                         "{\"custom_id\":\"r%zu\",\"prompt\":\"Tell me more about %zu.\","
+                         "\"temperature\":2,\"seed\":%zu,\"max_tokens\":60}",
+                         i, i, i) < 0)
+                abort();
+            l->at[l->n++] = line;
+        }
     } else {
         split(l, test_read(queue, NULL));
         return false;
@@ -166,6 +180,46 @@ static void tell_head(void)
            "auto", "input", "auto", "input", "auto");
 }
 
+static uint64_t rows(const struct engine_stats *g)
+{
+    return g->prefill_rows + g->decode_rows + g->draft_rows;
+}
+
+/* One line for each run, and the medians of the seconds when they are asked for. */
+static void tell_drafts(const char *name, const char *which, const struct pair *p)
+{
+    const struct engine_stats *a = &p->input.report.engine, *b = &p->best.report.engine;
+    printf("%-22s %7s %8llu %8.2f %8.2f %7llu %7llu %7.1f %% %+7.1f %% %+7.1f %% %8.2f %8.2f\n",
+           name, which, (unsigned long long)b->spec.drafted, per(b->spec.accepted, b->spec.drafts),
+           tokens(&p->best), (unsigned long long)a->sweeps, (unsigned long long)b->sweeps,
+           100 - 100 * per(b->sweeps, a->sweeps), 100 * per(rows(b), rows(a)) - 100,
+           100 * per(b->expert_bytes, a->expert_bytes) - 100, a->sweep_s, b->sweep_s);
+    fflush(stdout);
+}
+
+static void tell_drafts_head(void)
+{
+    printf("%-22s %7s %8s %8s %8s %15s %9s %9s %9s %17s\n", "", "", "drafted", "right", "tokens",
+           "sweeps", "sweeps", "rows", "bytes", "seconds");
+    printf("%-22s %7s %8s %8s %8s %7s %7s %9s %9s %9s %8s %8s\n", "queue", "shuffle", "tokens",
+           "a draft", "a sweep", "off", "on", "fewer", "more", "more", "off", "on");
+}
+
+static int by_value(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return x < y ? -1 : x > y;
+}
+
+static double median_seconds(const struct pair *p, size_t n, bool drafts)
+{
+    double s[9];
+    for (size_t i = 0; i < n; i++)
+        s[i] = (drafts ? &p[i].best : &p[i].input)->report.engine.sweep_s;
+    qsort(s, n, sizeof *s, by_value);
+    return s[n / 2];
+}
+
 #define MOST_SHUFFLES 9
 
 static void write_queue(const struct lines *l, const char *path, unsigned long long seed)
@@ -181,12 +235,14 @@ static void write_queue(const struct lines *l, const char *path, unsigned long l
     buf_free(&b);
 }
 
-static enum status both(struct pair *p, const struct cmd_options *o, struct err *e)
+static enum status both(struct pair *p, const struct cmd_options *o, bool drafts, struct err *e)
 {
     struct cmd_options each = *o;
-    each.order = ORDER_INPUT;
+    each.order = drafts ? ORDER_AUTO : ORDER_INPUT;
+    each.no_drafts |= drafts;
     enum status rc = cmd_bench_order(&p->input, &each, NULL, e);
     each.order = ORDER_AUTO;
+    each.no_drafts = o->no_drafts;
     return rc ? rc : cmd_bench_order(&p->best, &each, NULL, e);
 }
 
@@ -212,9 +268,17 @@ int main(int argc, char **argv)
         tell_head();
         return 0;
     }
+    bool drafts = argc > 1 && !strcmp(argv[1], "drafts");
+    argc -= drafts;
+    argv += drafts;
+    if (argc == 2 && !strcmp(argv[1], "--head")) {
+        tell_drafts_head();
+        return 0;
+    }
     size_t n = argc > 3 ? strtoul(argv[1], NULL, 10) : 0;
     if (n < 1 || n > MOST_SHUFFLES) {
-        fprintf(stderr, "usage: bench_order SHUFFLES QUEUE|mixed|questions|captions|same MODEL "
+        fprintf(stderr, "usage: bench_order [drafts] SHUFFLES QUEUE|mixed|questions|captions|same|"
+                        "random MODEL "
                         "[OPTION]...\n");
         return 2;
     }
@@ -229,15 +293,18 @@ int main(int argc, char **argv)
     for (size_t i = 0; i < n && !rc; i++) {
         char which[8];
         write_queue(&l, path, i + 1);
-        rc = both(&p[i], &o, &e);
+        rc = both(&p[i], &o, drafts, &e);
         snprintf(which, sizeof which, "%zu", i + 1);
-        if (!rc) tell(name, which, &p[i]);
+        if (!rc) (drafts ? tell_drafts : tell)(name, which, &p[i]);
     }
     o.operands = (struct cmd_list){NULL, 0};
     cmd_options_free(&o);
     if (rc) fprintf(stderr, "bench_order: %s\n", e.text);
     if (rc) return 1;
+    if (drafts)
+        printf("%-22s seconds, median of each: %.3f of those without drafts\n", name,
+               median_seconds(p, n, true) / median_seconds(p, n, false));
     qsort(p, n, sizeof *p, by_saving);
-    if (n > 1) tell(name, "median", &p[n / 2]);
+    if (n > 1 && !drafts) tell(name, "median", &p[n / 2]);
     return 0;
 }
