@@ -157,7 +157,8 @@ static bool ready(void)
     if (!did(commands[FIRST].args, commands[FIRST].right)) return false;
     copy("out.jsonl.db", "begun");
     copy("out.jsonl.db", "old");
-    sql("old", "DROP TABLE expert_use; PRAGMA user_version=1");
+    sql("old", "DROP TABLE expert_use; ALTER TABLE job_images DROP COLUMN mtime_ns; "
+               "PRAGMA user_version=1");
     if (!did(commands[RESUMED].args, 1)) return false;
     copy("out.jsonl.db", "done");
     copy("out.jsonl.db", "own");
