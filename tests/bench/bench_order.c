@@ -213,7 +213,7 @@ static int by_value(const void *a, const void *b)
 
 static double median_seconds(const struct pair *p, size_t n, bool drafts)
 {
-    double s[9];
+    double s[9] = {0};
     for (size_t i = 0; i < n; i++)
         s[i] = (drafts ? &p[i].best : &p[i].input)->report.engine.sweep_s;
     qsort(s, n, sizeof *s, by_value);
