@@ -258,14 +258,15 @@ static enum status tell_counts(const struct night *n, const struct queue_counts 
     return rc;
 }
 
-/* What was expected beside what came of it. */
+/* What was expected beside what came of it; seconds say nothing. */
+#define LEAST_TOLD_S 10
 static void tell_forecast(const struct night *n)
 {
     const struct pipeline_report *r = &n->report;
     const struct engine_stats *g = &r->engine;
     double tokens = (double)g->tokens, bytes = (double)(g->expert_bytes + g->trunk_bytes);
     char expected[24], read[24];
-    if (!g->tokens || r->seconds <= 0) return;
+    if (!g->tokens || r->seconds < LEAST_TOLD_S) return;
     progress_bytes(expected, sizeof expected, n->m->night.bytes_per_token);
     progress_bytes(read, sizeof read, bytes / tokens);
     fprintf(stderr,
