@@ -439,6 +439,7 @@ static enum status save(struct pipeline *p, struct err *e)
         if (p->part[i].n_tokens) f->n_saved = f->n_tokens;
         if (p->part[i].lost) drop_lost(p, p->part[i].slot);
     }
+    if (!rc && !p->o->alone) rc = queue_release_gone(p->o->db, e);
     if (!rc) rc = update_run(p, e);
     if (!rc) event(p, PIPELINE_SAVED, NULL, NULL);
     return rc;
@@ -534,7 +535,7 @@ static enum status start(struct pipeline *p, struct err *e)
     p->ready = calloc(p->n_flights, sizeof *p->ready);
     if (!p->flights || !p->ready || !p->claimed || !p->part)
         return err_set(e, E_NOMEM, "pipeline: no memory");
-    enum status rc = o->alone ? queue_release(o->db, NULL, e) : OK;
+    enum status rc = o->alone ? queue_release(o->db, NULL, e) : queue_release_gone(o->db, e);
     if (!rc) rc = load_counts(p, e);
     if (!rc) rc = order_open(&p->order, &order, e);
     if (!rc) rc = prepare_open(&p->prepare, &o->prepare, e);

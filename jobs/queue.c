@@ -288,6 +288,23 @@ enum status queue_release(struct db *db, const char *worker, struct err *e)
     return rc;
 }
 
+enum status queue_release_gone(struct db *db, struct err *e)
+{
+    sqlite3_stmt *s;
+    struct buf gone = {0};
+    bool row = true;
+    enum status rc = db_stmt(db, &s, "SELECT DISTINCT worker FROM jobs WHERE state='running'", e);
+    while (!rc && row) {
+        rc = db_step(db, s, &row, e);
+        const char *name = rc || !row ? NULL : (const char *)sqlite3_column_text(s, 0);
+        if (name && os_process_gone(name)) rc = buf_add(&gone, name, strlen(name) + 1, e);
+    }
+    for (size_t at = 0; at < gone.len && !rc; at += strlen(gone.data + at) + 1)
+        rc = queue_release(db, gone.data + at, e);
+    buf_free(&gone);
+    return rc;
+}
+
 enum status queue_counts(struct db *db, struct queue_counts *out, struct err *e)
 {
     *out = (struct queue_counts){0};

@@ -70,6 +70,8 @@ enum status queue_postpone(struct db *db, int64_t id, int64_t fence, int64_t due
 /* Gives back, as they were, the jobs that a worker still holds; worker NULL: everybody's, which
  * only the holder of the exclusive lock may do, since then they belong to dead processes. */
 enum status queue_release(struct db *db, const char *worker, struct err *e);
+/* The same for workers that were processes of this machine and are gone. */
+enum status queue_release_gone(struct db *db, struct err *e);
 
 struct queue_counts {
     int64_t pending, running, retry_wait, done, failed, cancelled;

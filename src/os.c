@@ -6,6 +6,7 @@
 #include <inttypes.h>
 #include <pthread.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
@@ -316,6 +317,17 @@ void os_process_name(char *out, size_t size)
     if (gethostname(host, sizeof host) != 0) host[0] = 0;
     host[sizeof host - 1] = 0;
     snprintf(out, size, "%s:%ld:%lld", host, (long)getpid(), (long long)os_unix_time());
+}
+
+bool os_process_gone(const char *name)
+{
+    char host[64], *end;
+    if (gethostname(host, sizeof host) != 0) return false;
+    host[sizeof host - 1] = 0;
+    size_t n = strlen(host);
+    if (strncmp(name, host, n) != 0 || name[n] != ':') return false;
+    long pid = strtol(name + n + 1, &end, 10);
+    return pid > 0 && pid <= INT32_MAX && *end == ':' && kill((pid_t)pid, 0) != 0 && errno == ESRCH;
 }
 
 void os_machine_name(char *out, size_t size)

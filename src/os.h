@@ -78,6 +78,8 @@ int64_t os_unix_time(void);
 
 /* host:process:seconds, a name no other process has. */
 void os_process_name(char *out, size_t size);
+/* Was it the name of a process of this machine that is gone? False when in doubt. */
+bool os_process_gone(const char *name);
 
 /* What this process may use: the least of machine and cgroup v1 / v2 limits. */
 uint64_t os_ram_bytes(void);

@@ -1,5 +1,6 @@
 /* queue: claims, leases, fences, retry, cancel, the lock. */
 #include "jobs/queue.h"
+#include "src/os.h"
 #include "tests/lib/jobs.h"
 #include "tests/lib/test.h"
 
@@ -33,6 +34,45 @@ TEST(claims_in_order)
     for (size_t i = 0; i < n; i++) queue_job_free(&j[i]);
     CHECK_OK(queue_claim(db, &w2, 0, j, 8, &n, &e), e);
     CHECK_INT(n, 0);
+    db_close(db);
+}
+
+/* What a process of this machine held goes back when it is gone; what others hold does not. */
+TEST(jobs_of_the_dead_go_back)
+{
+    struct err e;
+    struct queue_job j[2];
+    size_t n;
+    char dead[160], live[160];
+    struct db *db = jobs_open("dead.db", NULL);
+    jobs_add(db, 6);
+    os_process_name(live, sizeof live);
+    int name[2];
+    CHECK_INT(pipe(name), 0);
+    pid_t child = fork();
+    if (child == 0) {
+        os_process_name(dead, sizeof dead);
+        _exit(write(name[1], dead, sizeof dead) != sizeof dead);
+    }
+    CHECK_INT(read(name[0], dead, sizeof dead), sizeof dead);
+    CHECK_INT(waitpid(child, NULL, 0), child);
+    close(name[0]);
+    close(name[1]);
+    const char *names[] = {dead, live, "elsewhere:1:1"};
+    for (int i = 0; i < 3; i++) {
+        struct queue_worker w = {.name = names[i], .lease_ms = 1000000};
+        CHECK_OK(queue_claim(db, &w, 0, j, 2, &n, &e), e);
+        CHECK_INT(n, 2);
+        for (size_t k = 0; k < n; k++) queue_job_free(&j[k]);
+    }
+    CHECK_OK(queue_release_gone(db, &e), e);
+    for (int i = 0; i < 3; i++) {
+        int64_t held;
+        CHECK_OK(
+            db_int(db, &held, 0, &e, "SELECT count(*) FROM jobs WHERE worker=?1", "s", names[i]),
+            e);
+        CHECK_INT(held, i ? 2 : 0);
+    }
     db_close(db);
 }
 
