@@ -7,7 +7,6 @@
 #   a loop; half a character               unit/reply (repetition, characters)
 #   transient errors, retries              unit/queue, unit/pipeline
 #   every kind of picture, pixel by pixel  golden/pictures
-#   network file system                    unit/db (WAL is refused), and a warning
 #   ten thousand images                    test_memory
 nightshift=${NIGHTSHIFT:-./nightshift}
 build=${BUILD:-build/release}
@@ -137,6 +136,18 @@ ok "three workers on one queue end well" $bad
 "$nightshift" verify --db "$db" >"$tmp/log" 2>&1 && "$nightshift" list --db "$db" --json >"$tmp/list" &&
     [ "$(grep -c '"state":"done".*"attempt":1,' "$tmp/list")" -eq 40 ]
 ok "and every job ran once" $?
+
+# network file system: a warning, a rollback journal (bytes 18 and 19 of the file are 1), and it works
+db=$tmp/remote.db
+FAULTY=remote "$build/faulty" run --db "$db" -i examples/jobs.jsonl -m $model -o "$tmp/remote.jsonl" --max-tokens 2 \
+    >"$tmp/log" 2>&1
+ok "a queue on a network file system" $?
+grep -q 'remote.db is on a network file system; its locks must work' "$tmp/log"
+ok "is warned of" $?
+[ "$(od -An -tu1 -j18 -N2 "$db" | tr -d ' ')" = 11 ]
+ok "and has no WAL" $?
+"$nightshift" work --db "$db" -m $model >"$tmp/log" 2>&1 && ! grep -q network "$tmp/log"
+ok "a local one is not warned of" $?
 
 echo "$passed passed, $failed failed, 0 skipped"
 [ "$failed" -eq 0 ] && [ "$passed" -gt 0 ]

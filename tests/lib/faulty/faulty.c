@@ -10,6 +10,7 @@
  *     path=TEXT      only files with TEXT in their path
  *     log=FILE       gets a line for the first calls that failed
  *     count          the log gets how many there were, at a normal end
+ *     remote         files are said to be on NFS
  *
  * Only files and folders count, not pipes, sockets or standard output; and only this process, not
  * its children. */
@@ -28,6 +29,7 @@
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <sys/syscall.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 enum op { READ, WRITE, SYNC, TRUNCATE, OPEN, RENAME, UNLINK, MKDIR, STATVFS, LOCK, ALLOC, OPS };
@@ -40,7 +42,7 @@ static const char *const names[OPS + 1] = {"read",    "write",  "sync",   "trunc
 enum { PASS = 0, HALF = -1 };
 
 static struct {
-    bool armed, ops[OPS], on, kill, count;
+    bool armed, ops[OPS], on, kill, count, remote;
     long n;
     int code, log;
     char path[64];
@@ -74,6 +76,7 @@ __attribute__((constructor)) static void arm(void)
     plan.on = word(spec, "on") != NULL;
     plan.kill = word(spec, "kill") != NULL;
     plan.count = word(spec, "count") != NULL;
+    plan.remote = word(spec, "remote") != NULL;
     plan.n = (at = word(spec, "n=")) ? strtol(at, NULL, 10) : 0;
     plan.code = (at = word(spec, "errno=")) ? (int)strtol(at, NULL, 10) : 0;
     if ((at = word(spec, "path="))) copy_word(plan.path, sizeof plan.path, at);
@@ -278,6 +281,14 @@ int statvfs(const char *path, struct statvfs *out)
 {
     REAL(statvfs);
     return fails(step(STATVFS, path)) ? -1 : real(path, out);
+}
+
+int statfs(const char *path, struct statfs *out)
+{
+    REAL(statfs);
+    int rc = real(path, out);
+    if (rc == 0 && plan.remote) out->f_type = 0x6969;
+    return rc;
 }
 
 int flock(int fd, int how)
