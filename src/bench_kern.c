@@ -5,9 +5,9 @@
  * turn, so that each comes from memory. Owns the block and the rows. */
 #include "src/bench_kern.h"
 
+#include "src/bench_clock.h"
 #include "src/os.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #define REPETITIONS 9
@@ -69,12 +69,6 @@ void bench_kern_close(struct bench_kern *b)
     mem_free(b->mem, b);
 }
 
-static int by_value(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 /* Seconds one of `tasks` takes when the pool does them all, tasks raised until it takes a while. */
 static double measure(struct bench_kern *b, size_t tasks, pool_fn fn, void *ctx)
 {
@@ -89,8 +83,7 @@ static double measure(struct bench_kern *b, size_t tasks, pool_fn fn, void *ctx)
         }
         t[i++] = seconds / (double)tasks;
     }
-    qsort(t, REPETITIONS, sizeof *t, by_value);
-    return t[REPETITIONS / 2];
+    return bench_clock_median(t, REPETITIONS);
 }
 
 struct spin {

@@ -16,6 +16,7 @@
  * and accepted of each draft; sweeps, rows, bytes and seconds of sweeps without drafts and with
  * them, run in turns. */
 #include "jobs/cmd_bench_order.h"
+#include "src/bench_clock.h"
 
 #include "tests/lib/test.h"
 
@@ -205,19 +206,12 @@ static void tell_drafts_head(void)
            "a draft", "a sweep", "off", "on", "fewer", "more", "more", "off", "on");
 }
 
-static int by_value(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return x < y ? -1 : x > y;
-}
-
 static double median_seconds(const struct pair *p, size_t n, bool drafts)
 {
     double s[9] = {0};
     for (size_t i = 0; i < n; i++)
         s[i] = (drafts ? &p[i].best : &p[i].input)->report.engine.sweep_s;
-    qsort(s, n, sizeof *s, by_value);
-    return s[n / 2];
+    return bench_clock_median(s, n);
 }
 
 #define MOST_SHUFFLES 9

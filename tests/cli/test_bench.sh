@@ -1,25 +1,9 @@
 #!/bin/sh
 # bench prints figures beside limits, leaves out what does not fit, and finds no section it does not have.
-passed=0 failed=0
-tmp=$(mktemp -d)
-trap 'rm -rf "$tmp"' EXIT
-model=examples/demo-model
+. tests/lib/cli.sh
 
-# is NAME COMMAND...: the command succeeds
-is() {
-    name=$1
-    shift
-    if "$@" >/dev/null 2>&1; then
-        passed=$((passed + 1))
-    else
-        echo "FAILED $name"
-        cat "$tmp/out" "$tmp/err" | head -n 30 | sed 's/^/    /'
-        failed=$((failed + 1))
-    fi
-}
 bench() {
-    "$NIGHTSHIFT" bench "$@" >"$tmp/out" 2>"$tmp/err"
-    code=$?
+    call bench "$@"
 }
 says() {
     grep -q -e "$1" "$tmp/out"

@@ -1,25 +1,9 @@
 #!/bin/sh
 # check finds what run would reject, says where, and goes on.
-passed=0 failed=0
-tmp=$(mktemp -d)
-trap 'rm -rf "$tmp"' EXIT
-model=examples/demo-model
+. tests/lib/cli.sh
 
-# is NAME COMMAND...: the command succeeds
-is() {
-    name=$1
-    shift
-    if "$@" >/dev/null 2>&1; then
-        passed=$((passed + 1))
-    else
-        echo "FAILED $name"
-        cat "$tmp/out" "$tmp/err" 2>/dev/null | head -n 30 | sed 's/^/    /'
-        failed=$((failed + 1))
-    fi
-}
 check() {
-    "$NIGHTSHIFT" check "$@" >"$tmp/out" 2>"$tmp/err"
-    code=$?
+    call check "$@"
 }
 says() {
     grep -qxF -e "$1" "$tmp/out"

@@ -1,25 +1,7 @@
 #!/bin/sh
 # Each exit code in each case that leads to it; test_run.sh and test_check.sh have the plainest ones.
-nightshift=${NIGHTSHIFT:-./nightshift}
-tmp=$(mktemp -d)
-trap 'rm -rf "$tmp"' EXIT
-passed=0 failed=0
-model=examples/demo-model
+. tests/lib/cli.sh
 
-# expect NAME EXIT TEXT COMMAND...: exit code, and TEXT in what it says.
-expect() {
-    name=$1 want=$2 text=$3
-    shift 3
-    "$@" >"$tmp/out" 2>"$tmp/err" </dev/null
-    rc=$?
-    if [ $rc -eq "$want" ] && grep -qe "$text" "$tmp/out" "$tmp/err"; then
-        passed=$((passed + 1))
-    else
-        failed=$((failed + 1))
-        echo "FAILED $name: exit $rc, not $want, or without \"$text\""
-        cat "$tmp/out" "$tmp/err"
-    fi
-}
 n() {
     "$nightshift" "$@"
 }

@@ -1,29 +1,10 @@
 #!/bin/sh
 # Pictures from the command line: a short night of good and hostile ones, extreme shapes, orientation, damage that is let pass,
 # limits, pictures that change between add and work. FULL=1 takes 10000 pictures for the night.
-NIGHTSHIFT=${NIGHTSHIFT:-./nightshift}
-nightshift=$NIGHTSHIFT
-tmp=$(mktemp -d)
-trap 'rm -rf "$tmp"' EXIT
-passed=0 failed=0
+. tests/lib/cli.sh
+NIGHTSHIFT=$nightshift
 BUILD=${BUILD:-build/release}
 export BUILD NIGHTSHIFT
-model=examples/demo-model
-
-# expect NAME EXIT TEXT COMMAND...: exit code, and TEXT in what it says.
-expect() {
-    label=$1 want=$2 text=$3
-    shift 3
-    "$@" >"$tmp/out" 2>"$tmp/err" </dev/null
-    rc=$?
-    if [ $rc -eq "$want" ] && { [ -z "$text" ] || grep -qe "$text" "$tmp/out" "$tmp/err"; }; then
-        passed=$((passed + 1))
-    else
-        failed=$((failed + 1))
-        echo "FAILED $label: exit $rc, not $want, or without \"$text\""
-        cat "$tmp/out" "$tmp/err"
-    fi
-}
 
 run() {
     "$nightshift" run -m "$model" --prompt "Caption this image." --max-tokens 2 "$@"

@@ -1,26 +1,11 @@
 #!/bin/sh
 # A repacked model is a model: it gives the answers of the original and goes on with its queue; killed at any time the
 # repack goes on; a full disk and a folder in use are refused.
-passed=0 failed=0 skipped=0
-tmp=$(mktemp -d)
-trap 'rm -rf "$tmp"' EXIT
-model=examples/demo-model
+. tests/lib/cli.sh
+skipped=0
 
-# is NAME COMMAND...: the command succeeds
-is() {
-    name=$1
-    shift
-    if "$@" >/dev/null 2>&1; then
-        passed=$((passed + 1))
-    else
-        echo "FAILED $name"
-        cat "$tmp/out" "$tmp/err" 2>/dev/null | tail -n 30 | sed 's/^/    /'
-        failed=$((failed + 1))
-    fi
-}
 repack() {
-    "$NIGHTSHIFT" repack -m $model "$@" >"$tmp/out" 2>"$tmp/err"
-    code=$?
+    call repack -m $model "$@"
 }
 identity() {
     "$NIGHTSHIFT" info -m "$1" | grep '^identity'

@@ -1,10 +1,6 @@
 #!/bin/sh
 # run, its exit codes and what goes with it: resume, changed inputs and settings, shards, export, the queue commands.
-nightshift=${NIGHTSHIFT:-./nightshift}
-tmp=$(mktemp -d)
-trap 'rm -rf "$tmp"' EXIT
-passed=0 failed=0
-model=examples/demo-model
+. tests/lib/cli.sh
 
 cat >"$tmp/good.jsonl" <<'END'
 {"id":"a","prompt":"What is 2 + 3?","max_tokens":20}
@@ -17,21 +13,6 @@ cat >>"$tmp/bad.jsonl" <<'END'
 no JSON
 {"id":"i","prompt":"What is it?","image":"missing.png"}
 END
-
-# expect NAME EXIT TEXT COMMAND...: exit code, and TEXT in what it says ("" for silence on standard output).
-expect() {
-    name=$1 want=$2 text=$3
-    shift 3
-    "$@" >"$tmp/out" 2>"$tmp/err" </dev/null
-    rc=$?
-    if [ $rc -eq "$want" ] && { [ -z "$text" ] || grep -qe "$text" "$tmp/out" "$tmp/err"; }; then
-        passed=$((passed + 1))
-    else
-        failed=$((failed + 1))
-        echo "FAILED $name: exit $rc, not $want, or without \"$text\""
-        cat "$tmp/out" "$tmp/err"
-    fi
-}
 
 # holds NAME FILE PATTERN COUNT: so many lines match.
 holds() {
