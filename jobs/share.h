@@ -2,13 +2,12 @@
 #ifndef NS_SHARE_H
 #define NS_SHARE_H
 
-#include <stddef.h>
-#include <stdint.h>
+#include "src/sequence.h"
 
 /* Shorter beginnings are not worth a copy of the state. Every prompt begins with the same markup.
  */
 #define SHARE_LEAST 16
-#define SHARE_CUTS  8
+#define SHARE_CUTS  SEQUENCE_CUTS
 
 struct share_rows {
     const uint64_t *hash; /* [n] what each row is */
@@ -23,9 +22,9 @@ uint64_t share_picture(const char *sha256, size_t at);
  * before the end of a; returns the new n, at most SHARE_CUTS. Longer ones win. */
 size_t share_cut(size_t *cuts, size_t n, const struct share_rows *a, const struct share_rows *b);
 
-/* Drops cuts less than SHARE_APART rows after the one before: each costs the prompt one sweep more,
- * and a sweep with a prompt in it reads nearly every expert. Returns the new n. */
-#define SHARE_APART 64
+/* Drops cuts less than SHARE_APART rows after the one before: each costs a copy of the state.
+ * Returns the new n. */
+#define SHARE_APART 16
 size_t share_thin(size_t *cuts, size_t n);
 
 #endif

@@ -49,6 +49,7 @@ struct walk {
     const struct kda_weights *w;
     unsigned n;
     const struct batch *b;
+    unsigned depth; /* of the spans whose turn it is */
     struct bufs buf;
 };
 
@@ -142,6 +143,22 @@ static void log_draft(const struct walk *k, size_t row, size_t log_row, unsigned
     to[6 * C + head] = k->buf.beta[row * cfg->kda_heads + head];
 }
 
+/* One head of the state that a span builds upon. */
+static void branch_head(void *ctx, size_t task, unsigned thread)
+{
+    (void)thread;
+    const struct walk *k = ctx;
+    const struct config *cfg = k->k;
+    const struct span *s = &k->b->spans[task / cfg->kda_heads];
+    unsigned head = (unsigned)(task % cfg->kda_heads);
+    size_t dim = cfg->kda_dim, at = head * dim * dim, back = cfg->conv - 1;
+    if (s->depth != k->depth || !s->from) return;
+    memcpy(state_kda(s->state, cfg, k->n) + at, state_kda(s->from, cfg, k->n) + at,
+           dim * dim * sizeof(float));
+    move_window(cfg, state_conv(s->state, cfg, k->n), state_conv(s->from, cfg, k->n),
+                3 * cfg->kda_heads * dim, back, head);
+}
+
 /* All rows of one (span, head). */
 static void walk_head(void *ctx, size_t task, unsigned thread)
 {
@@ -153,6 +170,7 @@ static void walk_head(void *ctx, size_t task, unsigned thread)
     size_t dim = cfg->kda_dim, C = cfg->kda_heads * dim;
     float *q = k->buf.task + thread * 4 * dim, *key = q + dim, *v = key + dim, *d = v + dim;
     float *S = state_kda(s->state, cfg, k->n) + head * dim * dim;
+    if (s->depth != k->depth || !s->n) return;
 
     for (size_t r = 0; r < s->n; r++) {
         size_t row = s->first + r;
@@ -236,7 +254,10 @@ void attn_kda(const struct compute *c, const struct config *k, const struct kda_
     struct walk walk = {.c = c, .k = k, .w = w, .n = n, .b = b};
     layout(&walk.buf, a, k, b->rows, pool_threads(c->pool));
     project(c, k, w, b->rows, x, &walk.buf);
-    pool_run(c->pool, b->n_spans * k->kda_heads, walk_head, &walk);
+    for (; walk.depth < b->depths; walk.depth++) {
+        if (walk.depth) pool_run(c->pool, b->n_spans * k->kda_heads, branch_head, &walk);
+        pool_run(c->pool, b->n_spans * k->kda_heads, walk_head, &walk);
+    }
     round_bf16(c, walk.buf.out, b->rows * C);
     linear_apply(c, &w->o, y, k->hidden, walk.buf.out, C, b->rows);
     a->at = mark;

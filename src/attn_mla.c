@@ -100,7 +100,7 @@ static void attend_row(void *ctx, size_t task, unsigned thread)
     size_t row = task / blocks, head = task % blocks * HEADS_AT_ONCE, W = k->kv_lora + k->rope_dim;
     size_t heads = H - head < HEADS_AT_ONCE ? H - head : HEADS_AT_ONCE;
     const struct span *s = span_of(m->b, row);
-    size_t keys = s->state->length + (row - s->first) + 1;
+    size_t keys = s->start + (row - s->first) + 1;
     const float *latent = state_latent(s->state, k, m->n);
     float *scores = m->buf.scores + thread * HEADS_AT_ONCE * m->buf.context;
     float scale = 1.0f / sqrtf((float)(k->nope_dim + k->rope_dim));
@@ -169,16 +169,17 @@ void attn_mla(const struct compute *c, const struct config *k, const struct mla_
     size_t H = k->mla_heads, W = k->kv_lora + k->rope_dim, HV = H * k->v_dim, longest = 0;
     struct attend m = {.c = c, .k = k, .w = w, .n = n, .b = b};
     for (size_t i = 0; i < b->n_spans; i++)
-        if (b->spans[i].state->length + b->spans[i].n > longest)
-            longest = b->spans[i].state->length + b->spans[i].n;
+        if (b->spans[i].start + b->spans[i].n > longest)
+            longest = b->spans[i].start + b->spans[i].n;
     m.buf.context = longest;
     layout(&m.buf, a, k, b->rows, pool_threads(c->pool));
 
     project(&m, x);
     for (size_t i = 0; i < b->n_spans; i++) {
         const struct span *s = &b->spans[i];
-        memcpy(state_latent(s->state, k, n) + s->state->length * W, m.buf.kv + s->first * W,
-               s->n * W * sizeof(float));
+        float *latent = state_latent(s->state, k, n);
+        if (s->from) memcpy(latent, state_latent(s->from, k, n), s->start * W * sizeof(float));
+        memcpy(latent + s->start * W, m.buf.kv + s->first * W, s->n * W * sizeof(float));
     }
     pool_run(c->pool, H, absorb_head, &m);
     pool_run(c->pool, b->rows * ((H + HEADS_AT_ONCE - 1) / HEADS_AT_ONCE), attend_row, &m);

@@ -124,6 +124,8 @@ static enum status check_rows(const struct engine *g, const struct engine_sequen
             return err_set(e, E_INTERNAL, "image %zu has rows outside the prompt", i);
         end = m->first + m->n;
     }
+    if (s->n_cuts > SEQUENCE_CUTS)
+        return err_set(e, E_INTERNAL, "%zu cuts, %d at most", s->n_cuts, SEQUENCE_CUTS);
     for (size_t i = 0; i < s->n_cuts; i++)
         if (s->cuts[i] <= (i ? s->cuts[i - 1] : 0) || s->cuts[i] >= s->n_ids)
             return err_set(e, E_INTERNAL, "cut %zu at row %zu of %zu", i, s->cuts[i], s->n_ids);

@@ -21,7 +21,7 @@
 #define MOST_DRAFTS         64
 #define DRAFT_PART          32 /* drafts take at most this part of the budget */
 #define DRAFT_TOKENS        262144
-#define BEGINNINGS          4    /* shared ones worth keeping, where there is room */
+#define BEGINNINGS          12   /* shared ones worth keeping, where there is room */
 #define SLOT_OVERHEAD       256  /* bookkeeping of one slot */
 #define KEY_BYTES           128  /* of an expert: where its parts are, its slot, its uses */
 #define BETTER              1.01 /* a plan that takes more must be so much faster */

@@ -10,6 +10,7 @@ struct entry {
     struct prefix_key key;
     struct state state; /* capacity == length */
     uint64_t bytes;
+    bool reserved; /* and not yet filled */
 };
 
 struct prefix_store {
@@ -43,6 +44,7 @@ static void drop(struct prefix_store *p, size_t i)
 void prefix_close(struct prefix_store *p)
 {
     if (!p) return;
+    prefix_settle(p);
     while (prefix_shrink(p)) {
     }
     free(p);
@@ -74,12 +76,15 @@ static void to_front(struct prefix_store *p, size_t i)
     p->entry[0] = e;
 }
 
+static bool is_named(const struct entry *e, struct prefix_key key, size_t length)
+{
+    return e->state.length == length && e->key.a == key.a && e->key.b == key.b;
+}
+
 static size_t index_of(const struct prefix_store *p, struct prefix_key key, size_t length)
 {
     size_t i = 0;
-    while (i < p->n && (p->entry[i].state.length != length || p->entry[i].key.a != key.a ||
-                        p->entry[i].key.b != key.b))
-        i++;
+    while (i < p->n && (p->entry[i].reserved || !is_named(&p->entry[i], key, length))) i++;
     return i;
 }
 
@@ -127,15 +132,18 @@ size_t prefix_find(const struct prefix_store *p, const uint64_t *rows, size_t n)
     return longest;
 }
 
-bool prefix_keep(struct prefix_store *p, struct prefix_key key, const struct state *s)
+bool prefix_reserve(struct prefix_store *p, struct prefix_key key, size_t length, struct state *s)
 {
-    if (index_of(p, key, s->length) < p->n) return true;
-    uint64_t bytes = state_bytes(p->config, s->length);
+    for (size_t i = 0; i < p->n; i++)
+        if (is_named(&p->entry[i], key, length)) return false;
+    uint64_t bytes = state_bytes(p->config, length);
     if (bytes > p->limit) return false;
-    while (p->n == MAX_ENTRIES || p->used + bytes > p->limit) prefix_shrink(p);
-    struct entry e = {.key = key, .bytes = bytes};
-    if (state_init(&e.state, p->mem, p->config, s->length, NULL)) return false;
-    copy_state(p->config, &e.state, s);
+    while (p->n == MAX_ENTRIES || p->used + bytes > p->limit)
+        if (!prefix_shrink(p)) return false;
+    struct entry e = {.key = key, .bytes = bytes, .reserved = true};
+    if (state_init(&e.state, p->mem, p->config, length, NULL)) return false;
+    e.state.length = length;
+    *s = e.state;
     p->entry[p->n++] = e;
     to_front(p, p->n - 1);
     p->used += bytes;
@@ -143,9 +151,20 @@ bool prefix_keep(struct prefix_store *p, struct prefix_key key, const struct sta
     return true;
 }
 
+void prefix_settle(struct prefix_store *p)
+{
+    for (size_t i = 0; i < p->n; i++) p->entry[i].reserved = false;
+}
+
+void prefix_branched(struct prefix_store *p, size_t rows)
+{
+    p->stats.branched++;
+    p->stats.rows_saved += rows;
+}
+
 bool prefix_shrink(struct prefix_store *p)
 {
-    if (!p->n) return false;
+    if (!p->n || p->entry[p->n - 1].reserved) return false;
     drop(p, p->n - 1);
     return true;
 }

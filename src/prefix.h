@@ -31,14 +31,18 @@ struct prefix_key prefix_step(struct prefix_key k, uint64_t row);
 size_t prefix_restore(struct prefix_store *p, const uint64_t *rows, size_t n, struct state *s);
 /* The same length without a copy. */
 size_t prefix_find(const struct prefix_store *p, const uint64_t *rows, size_t n);
-/* Keeps a copy of s (length rows, named by key). Without room nothing happens and false is
- * returned. */
-bool prefix_keep(struct prefix_store *p, struct prefix_key key, const struct state *s);
+/* Makes room for the state after `length` rows, named by key: *s is to be filled, and good until
+ * prefix_settle. False, and nothing is kept, when it is known already or there is no room. */
+bool prefix_reserve(struct prefix_store *p, struct prefix_key key, size_t length, struct state *s);
+/* What was reserved has been filled and may be found. */
+void prefix_settle(struct prefix_store *p);
+/* Another sequence's state served as a beginning of that many rows, without a copy being kept. */
+void prefix_branched(struct prefix_store *p, size_t rows);
 /* Gives up one entry; false when there is none. */
 bool prefix_shrink(struct prefix_store *p);
 
 struct prefix_stats {
-    uint64_t kept, dropped, restored, rows_saved, bytes;
+    uint64_t kept, dropped, restored, branched, rows_saved, bytes;
 };
 void prefix_stats(const struct prefix_store *p, struct prefix_stats *out);
 

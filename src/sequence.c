@@ -81,6 +81,32 @@ const float *sequence_image_row(const struct sequence *s, size_t at, size_t hidd
     return NULL;
 }
 
+void sequence_begin(struct sequence *s)
+{
+    s->planned = s->state.length;
+    s->first_cut = s->next_cut;
+    s->cut_depth = 1;
+    s->depth = 0;
+    s->from = NULL;
+    s->draft.n = 0;
+}
+
+void sequence_branch(struct sequence *s, const struct sequence *other, size_t least)
+{
+    if (!s->row_hash || !other->row_hash) return;
+    for (size_t i = other->next_cut; i-- > other->first_cut;) {
+        size_t at = other->cuts[i].at;
+        if (at <= least || at <= s->planned) return;
+        if (at >= s->n_prompt || memcmp(s->row_hash, other->row_hash, at * sizeof *s->row_hash))
+            continue;
+        s->planned = at;
+        s->depth = s->cut_depth = other->cut_depth + (unsigned)(i - other->first_cut);
+        s->cut_depth++;
+        s->from = &other->state;
+        return;
+    }
+}
+
 bool sequence_waits_for(const struct sequence *s, const struct sequence *other, size_t kept)
 {
     if (!s->row_hash || !other->row_hash || other->next_cut == other->n_cuts) return false;

@@ -39,11 +39,14 @@ struct engine_sequence {
     unsigned kind;                /* affinity.h */
     /* Sharing with other prompts, optional. row_hash [n_ids]: what each row is (token id, or a
      * content hash for a row of an image); copied. cuts: lengths at which others part from this
-     * prompt, ascending, each in 1..n_ids - 1: the state there is kept for them. */
+     * prompt, ascending, each in 1..n_ids - 1: the state there is kept for them. At most
+     * SEQUENCE_CUTS. */
     const uint64_t *row_hash;
     const size_t *cuts;
     size_t n_cuts;
 };
+
+#define SEQUENCE_CUTS 8
 
 struct sequence {
     uint64_t tag;
@@ -63,6 +66,11 @@ struct sequence {
     size_t n_cuts, next_cut; /* cuts before next_cut are passed */
     bool started;            /* a shared beginning was looked for */
     struct state state;
+    /* Of the present sweep: rows known after it, the first cut on the way, the depth of the span
+     * after that and of the next one, and whose state the next one builds upon. */
+    size_t planned, first_cut;
+    unsigned cut_depth, depth;
+    const struct state *from;
     struct spec_draft draft; /* of the present sweep */
 };
 
@@ -71,6 +79,11 @@ enum status sequence_open(struct sequence **out, const struct engine_sequence *f
                           struct mem *mem, const struct config *c, struct err *e);
 void sequence_close(struct sequence *s, struct mem *mem);
 
+/* A sweep begins. */
+void sequence_begin(struct sequence *s);
+/* Builds upon the longest beginning that s shares with the rows that `other`, begun and gathered
+ * before it, has in this sweep, if that is longer than `least` and what s has. */
+void sequence_branch(struct sequence *s, const struct sequence *other, size_t least);
 /* Rows known and not yet computed. */
 static inline size_t sequence_todo(const struct sequence *s)
 {

@@ -40,6 +40,8 @@ struct spec {
         double n, x, d, xx, xd, dd, tokens, y[2], xy[2], dy[2];
     } cost[2];
     bool no_clock;
+    const struct spec_text *live; /* [n_live], of the coming sweep */
+    size_t n_live;
     double last[2]; /* what a draft was known to cost last */
     double least;   /* chance that makes up for a row of the coming sweep */
     struct spec_stats stats;
@@ -114,12 +116,31 @@ static void add_place(struct places *p, const int32_t *text, size_t end, size_t 
         p->at[p->n++] = (struct place){text, end, limit, match};
 }
 
+/* With the tokens before it that let its first ones be found. */
+static size_t output_begins(size_t n_prompt)
+{
+    return n_prompt > CONTEXT ? n_prompt - CONTEXT : 0;
+}
+
 static void search_own(const int32_t *known, size_t n, struct places *p)
 {
     size_t low = n > LOOK_BACK ? n - LOOK_BACK : 0;
     for (size_t end = n - 1; end >= low + PAIR && p->n < MOST_PLACES / 3; end--)
         if (known[end - 1] == known[n - 1] && known[end - 2] == known[n - 2])
             add_place(p, known, end, n, match_length(known, end, known, n));
+}
+
+static void search_live(const struct spec *s, const int32_t *known, size_t n, struct places *p)
+{
+    for (size_t i = 0; i < s->n_live; i++) {
+        const struct spec_text *t = &s->live[i];
+        if (t->ids == known) continue;
+        size_t low = output_begins(t->n_prompt);
+        if (t->n > LOOK_BACK && low < t->n - LOOK_BACK) low = t->n - LOOK_BACK;
+        for (size_t end = t->n - 1; end >= low + PAIR && p->n < MOST_PLACES * 2 / 3; end--)
+            if (t->ids[end - 1] == known[n - 1] && t->ids[end - 2] == known[n - 2])
+                add_place(p, t->ids, end, t->n, match_length(t->ids, end, known, n));
+    }
 }
 
 /* A place overwritten since it was indexed no longer holds the pair, or is newer than its successor
@@ -211,8 +232,10 @@ static double row_cost(const struct spec *s, bool prompts)
     return most < LEAST_COST ? LEAST_COST : most > 1 ? 1 : most;
 }
 
-void spec_begin(struct spec *s, bool prompts)
+void spec_begin(struct spec *s, bool prompts, const struct spec_text *live, size_t n)
 {
+    s->live = live;
+    s->n_live = n;
     double cost = row_cost(s, prompts), *last = &s->last[prompts];
     *last = cost < 0 ? *last + (DEFAULT_COST - *last) * FORGET : cost;
     s->least = *last;
@@ -241,6 +264,7 @@ void spec_draft(struct spec *s, const int32_t *known, size_t n, size_t max, stru
     if (n < PAIR + 1 || !max) return;
     struct places p = {.n = 0};
     search_own(known, n, &p);
+    search_live(s, known, n, &p);
     search_ring(s, known, n, &p);
     double chance = 1, least = s->fixed ? 0 : s->least;
     double own = (out->right + OWN_PRIOR) / (out->hoped + OWN_PRIOR);
@@ -314,7 +338,7 @@ static void put(struct spec *s, int32_t id)
 
 void spec_learn(struct spec *s, const int32_t *known, size_t n, size_t n_prompt)
 {
-    size_t from = n_prompt > CONTEXT ? n_prompt - CONTEXT : 0;
+    size_t from = output_begins(n_prompt);
     if (n - from + 1 >= s->size) return;
     for (size_t i = from; i < n; i++) put(s, known[i]);
     put(s, -1);

@@ -1,8 +1,9 @@
 /* Speculation: drafts by n-gram lookup (design.md 5). Drafts never change a result, only how many
  * sweeps it takes.
  *
- * Two places are searched for what followed the last tokens before: the sequence's own prompt and
- * output, and the outputs of finished sequences (a ring of tokens, the oldest forgotten). All
+ * Three places are searched for what followed the last tokens before: the sequence's own prompt and
+ * output, the outputs of those that run beside it (some are ahead of it), and the outputs of
+ * finished sequences (a ring of tokens, the oldest forgotten). All
  * matching places vote for the next token, longer matches with more weight; a draft goes on while
  * the chance that it is accepted whole, learned from what was accepted so far (of its kind, and of
  * this sequence), is worth the cost of one more row: what a row more adds to the seconds or to the
@@ -31,8 +32,13 @@ struct spec_opts {
 enum status spec_open(struct spec **out, const struct spec_opts *o, struct err *e);
 void spec_close(struct spec *s);
 
-/* Drafts for the coming sweep cost what they cost in one with prompts, or without. */
-void spec_begin(struct spec *s, bool prompts);
+/* Drafts for the coming sweep cost what they cost in one with prompts, or without. live [n]: the
+ * sequences that run, borrowed until the next call. */
+struct spec_text {
+    const int32_t *ids; /* [n], the first n_prompt of them prompt */
+    size_t n, n_prompt;
+};
+void spec_begin(struct spec *s, bool prompts, const struct spec_text *live, size_t n);
 
 /* What follows known[0..n): up to max ids. One for each sequence, zeroed at first. */
 struct spec_draft {

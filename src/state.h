@@ -36,20 +36,29 @@ struct draft_log {
 size_t draft_log_width(const struct config *c);
 float *draft_log_row(const struct draft_log *l, const struct config *c, unsigned layer, size_t row);
 
-/* Consecutive rows of one sequence inside a sweep, at positions state->length and up. The first
- * `sure` rows advance the state; the rest are drafts: they see what came before them and leave the
- * state as if they had not been, apart from latents beyond its length. */
+/* Consecutive rows of one sequence inside a sweep, at positions `start` and up. The first `sure`
+ * rows advance the state; the rest are drafts: they see what came before them and leave the state
+ * as if they had not been, apart from latents beyond its length.
+ *
+ * Spans may build upon each other within a sweep, layer by layer. Spans of one depth run side by
+ * side, after all of lower depth; two spans of one state have different depths. With `from`, what
+ * that state is after all spans of lower depth is copied first, `start` positions of it, and there
+ * may be no rows at all. */
 struct span {
     struct state *state;
+    const struct state *from; /* of another sequence, or NULL */
+    unsigned depth;
+    size_t start;    /* state->length, unless it builds upon another span */
     size_t first, n; /* rows of the sweep */
-    size_t sure;     /* 1..n */
+    size_t sure;     /* 1..n; 0 without rows */
     size_t log_row;  /* of the first draft */
 };
 
 /* The rows of one sweep. */
 struct batch {
-    const struct span *spans;
+    const struct span *spans; /* by their rows; each after those it builds upon */
     size_t n_spans, rows;
+    unsigned depths;      /* more than any span's */
     struct draft_log log; /* room for all drafts of the sweep */
 };
 

@@ -20,7 +20,9 @@ enum status step_open(struct engine *g, struct err *e)
         size_t count, size;
     } blocks[] = {
         {&g->running, p->sequences, sizeof *g->running},
-        {&g->spans, p->sequences, sizeof *g->spans},
+        {&g->spans, p->sequences * STEP_SPANS, sizeof *g->spans},
+        {&g->live, p->sequences, sizeof *g->live},
+        {&g->kept, p->sequences * SEQUENCE_CUTS, sizeof *g->kept},
         {&g->outputs, p->sequences, sizeof *g->outputs},
         {&g->rows, outs + p->prefill_rows, sizeof *g->rows},
         {&g->out_rows, outs, sizeof *g->out_rows},
@@ -36,8 +38,8 @@ enum status step_open(struct engine *g, struct err *e)
 
 void step_close(struct engine *g)
 {
-    void *blocks[] = {g->running,  g->spans, g->outputs, g->rows,
-                      g->out_rows, g->drawn, g->draw,    g->replay};
+    void *blocks[] = {g->running, g->spans,    g->live,  g->kept, g->outputs,
+                      g->rows,    g->out_rows, g->drawn, g->draw, g->replay};
     for (size_t i = 0; i < sizeof blocks / sizeof blocks[0]; i++) mem_free(g->mem, blocks[i]);
 }
 
@@ -47,29 +49,26 @@ void step_remove(struct engine *g, size_t i)
     memmove(&g->running[i], &g->running[i + 1], (--g->n_running - i) * sizeof g->running[0]);
 }
 
-/* A sequence that has computed nothing takes up a kept beginning. It waits while another one,
- * admitted before it, is on its way to a beginning that both share. */
+/* A sequence that has computed nothing takes up a beginning: one that another sequence passes in
+ * this sweep, or one that is kept. It waits while another one, admitted before it, is on its way to
+ * a longer one that both share. */
 static bool may_start(struct engine *g, size_t i)
 {
     struct sequence *s = g->running[i];
     if (s->started || !g->prefix || !s->row_hash) return true;
     size_t kept = prefix_find(g->prefix, s->row_hash, s->n_prompt - 1);
+    for (size_t j = 0; j < i; j++) sequence_branch(s, g->running[j], kept);
+    size_t begun = s->from ? s->planned : kept;
     for (size_t j = 0; j < i; j++)
-        if (sequence_waits_for(s, g->running[j], kept)) return false;
+        if (sequence_waits_for(s, g->running[j], begun)) return false;
     s->started = true;
-    prefix_restore(g->prefix, s->row_hash, s->n_prompt - 1, &s->state);
-    while (s->next_cut < s->n_cuts && s->cuts[s->next_cut].at <= s->state.length) s->next_cut++;
+    if (s->from)
+        prefix_branched(g->prefix, s->planned);
+    else
+        s->planned = prefix_restore(g->prefix, s->row_hash, s->n_prompt - 1, &s->state);
+    while (s->next_cut < s->n_cuts && s->cuts[s->next_cut].at <= s->planned) s->next_cut++;
+    s->first_cut = s->next_cut;
     return true;
-}
-
-/* How many rows of a prompt go into this sweep: up to the next cut, so that its state can be kept.
- */
-static size_t chunk(const struct sequence *s, size_t room)
-{
-    size_t n = sequence_todo(s);
-    if (s->next_cut < s->n_cuts && n > s->cuts[s->next_cut].at - s->state.length)
-        n = s->cuts[s->next_cut].at - s->state.length;
-    return n < room ? n : room;
 }
 
 struct gathering {
@@ -77,27 +76,59 @@ struct gathering {
     struct batch b;
     bool prompts;           /* there are rows of prompts */
     size_t prefill, drafts; /* rows left */
-    size_t n_out_rows;
+    size_t n_out_rows, n_kept;
 };
 
-static void add_rows(struct gathering *a, struct sequence *s, size_t n)
+/* The next n known rows of s, and its drafts. */
+static void add_span(struct gathering *a, struct sequence *s, size_t n)
 {
     struct engine *g = a->g;
-    size_t drafted = s->draft.n, known = s->state.length;
     struct span *span = &g->spans[a->b.n_spans++];
-    *span = (struct span){.state = &s->state, .first = a->b.rows, .n = n + drafted, .sure = n};
-    span->log_row = g->log.rows - a->drafts;
-    a->drafts -= drafted;
-    for (size_t r = 0; r < n; r++) {
-        struct sweep_row row = {.id = s->ids[known + r]};
-        if (known + r < s->n_prompt) row.image = sequence_image_row(s, known + r, g->config.hidden);
+    *span = (struct span){&s->state, s->from,        s->depth, s->planned,
+                          a->b.rows, n + s->draft.n, n,        g->log.rows - a->drafts};
+    a->drafts -= s->draft.n;
+    for (size_t at = s->planned; at < s->planned + n; at++) {
+        struct sweep_row row = {.id = s->ids[at]};
+        if (at < s->n_prompt) row.image = sequence_image_row(s, at, g->config.hidden);
         g->rows[a->b.rows++] = row;
     }
-    for (size_t r = 0; r < drafted; r++)
+    for (size_t r = 0; r < s->draft.n; r++)
         g->rows[a->b.rows++] = (struct sweep_row){.id = s->draft.ids[r]};
-    if (known + n < s->n) return;
-    g->outputs[g->n_outputs++] = (struct output){s, span, a->n_out_rows, drafted + 1, 0};
-    for (size_t r = 0; r <= drafted; r++) g->out_rows[a->n_out_rows++] = span->first + n - 1 + r;
+    s->planned += n;
+    s->from = NULL;
+    if (a->b.depths <= s->depth++) a->b.depths = s->depth;
+    if (s->planned < s->n) return;
+    g->outputs[g->n_outputs++] = (struct output){s, span, a->n_out_rows, s->draft.n + 1, 0};
+    for (size_t r = 0; r <= s->draft.n; r++) g->out_rows[a->n_out_rows++] = span->first + n - 1 + r;
+}
+
+/* The state that s has after the rows added so far, for those that come later. */
+static void add_kept(struct gathering *a, struct sequence *s, struct prefix_key key)
+{
+    struct engine *g = a->g;
+    struct state *kept = &g->kept[a->n_kept];
+    if (!g->prefix || !prefix_reserve(g->prefix, key, s->planned, kept)) return;
+    a->n_kept++;
+    g->spans[a->b.n_spans++] = (struct span){.state = kept,
+                                             .from = &s->state,
+                                             .depth = s->depth,
+                                             .start = s->planned,
+                                             .first = a->b.rows};
+    if (a->b.depths <= s->depth) a->b.depths = s->depth + 1;
+}
+
+/* As many rows of a prompt as there is room for, in parts that end at its cuts. */
+static void add_prompt(struct gathering *a, struct sequence *s)
+{
+    size_t end = s->planned + a->prefill;
+    if (end > s->n) end = s->n;
+    a->g->stats.prefill_rows += end - s->planned;
+    a->prefill -= end - s->planned;
+    while (s->planned < end) {
+        bool whole = s->next_cut < s->n_cuts && s->cuts[s->next_cut].at <= end;
+        add_span(a, s, (whole ? s->cuts[s->next_cut].at : end) - s->planned);
+        if (whole) add_kept(a, s, s->cuts[s->next_cut++].key);
+    }
 }
 
 /* Drafts for a sequence that has one row to go: never more than it may still give. */
@@ -107,7 +138,6 @@ static void draft(struct gathering *a, struct sequence *s)
     size_t left =
         s->n_prompt + s->max_tokens - s->n - 1; /* after the token this sweep gives for sure */
     size_t most = left < a->drafts ? left : a->drafts;
-    s->draft.n = 0;
     if (!g->spec || !most) return;
     size_t some = most < SPEC_MAX_DRAFT ? most : SPEC_MAX_DRAFT;
     const struct constraint *c = &s->constraint;
@@ -128,22 +158,21 @@ static void gather(struct gathering *a)
 {
     struct engine *g = a->g;
     g->n_outputs = 0;
-    if (g->spec) spec_begin(g->spec, a->prompts);
     for (size_t i = 0; i < g->n_running; i++) {
         struct sequence *s = g->running[i];
-        s->draft.n = 0;
-        if (!may_start(g, i)) continue;
+        g->live[i] = (struct spec_text){s->ids, s->n, s->n_prompt};
+        sequence_begin(s);
+    }
+    if (g->spec) spec_begin(g->spec, a->prompts, g->live, g->n_running);
+    for (size_t i = 0; i < g->n_running; i++) {
+        struct sequence *s = g->running[i];
         if (sequence_todo(s) > 1 || s->n == s->n_prompt) {
-            size_t n = chunk(s, a->prefill);
-            if (!n) continue;
-            a->prefill -= n;
-            g->stats.prefill_rows += n;
-            add_rows(a, s, n);
+            if (a->prefill && may_start(g, i)) add_prompt(a, s);
         } else {
             draft(a, s);
             g->stats.decode_rows++;
             g->stats.draft_rows += s->draft.n;
-            add_rows(a, s, 1);
+            add_span(a, s, 1);
         }
     }
 }
@@ -210,16 +239,6 @@ static bool hand_out(struct engine *g, struct output *o, const float *logits, en
     return true;
 }
 
-static void keep_beginnings(struct engine *g)
-{
-    for (size_t i = 0; g->prefix && i < g->n_running; i++) {
-        struct sequence *s = g->running[i];
-        if (s->next_cut == s->n_cuts || s->cuts[s->next_cut].at != s->state.length) continue;
-        prefix_keep(g->prefix, s->cuts[s->next_cut].key, &s->state);
-        s->next_cut++;
-    }
-}
-
 static void settle(struct engine *g, const float *logits, engine_token_fn fn, void *user)
 {
     for (size_t i = 0; i < g->n_outputs; i++) {
@@ -259,7 +278,7 @@ enum status engine_sweep(struct engine *g, engine_token_fn fn, void *user, struc
     if (rc) return rc;
     struct drawing d = {g, logits};
     pool_run(g->sweep.c.pool, g->n_outputs, draw_task, &d);
-    keep_beginnings(g);
+    if (g->prefix) prefix_settle(g->prefix);
     size_t before = g->stats.tokens;
     settle(g, logits, fn, user);
     double seconds = os_now() - start;

@@ -6,6 +6,10 @@
 #include "src/engine.h"
 #include "src/sweep.h"
 
+/* Of one sequence in a sweep: its rows up to each cut and after the last one, and the states there
+ * that are kept. */
+#define STEP_SPANS (2 * SEQUENCE_CUTS + 1)
+
 /* The output rows of one sequence in a sweep. */
 struct output {
     struct sequence *s;
@@ -29,7 +33,9 @@ struct engine {
     struct prefix_store *prefix; /* NULL: nothing is shared */
     struct sequence **running;   /* [plan.sequences], in order of admission */
     size_t n_running;
-    struct span *spans;     /* [plan.sequences] */
+    struct span *spans;     /* [plan.sequences * STEP_SPANS] */
+    struct spec_text *live; /* [plan.sequences] */
+    struct state *kept;     /* [plan.sequences * SEQUENCE_CUTS] of prefix, filled in this sweep */
     struct output *outputs; /* [plan.sequences] */
     size_t n_outputs;
     struct sweep_row *rows;

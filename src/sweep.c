@@ -82,7 +82,8 @@ enum status sweep_run(struct sweep *s, const struct batch *b, const struct sweep
         if (rc) return rc;
     }
     head(s, &residual, run.x, out, n_out, picked, logit_rows);
-    for (size_t i = 0; i < b->n_spans; i++) b->spans[i].state->length += b->spans[i].sure;
+    for (size_t i = 0; i < b->n_spans; i++)
+        b->spans[i].state->length = b->spans[i].start + b->spans[i].sure;
     *logits = logit_rows;
     return OK;
 }

@@ -23,7 +23,7 @@ struct seen {
     size_t n[JOBS];
     uint64_t bits[JOBS];
     size_t vocab;
-    uint64_t accepted, drafted, restored; /* of the whole run */
+    uint64_t accepted, drafted, restored, branched; /* of the whole run */
 };
 
 struct setting {
@@ -180,6 +180,7 @@ static void run(const struct setting *t, const struct job *jobs, const struct se
         seen->accepted += stats.spec.accepted;
         seen->drafted += stats.spec.drafted;
         seen->restored += stats.prefix.restored;
+        seen->branched += stats.prefix.branched;
         engine_close(g);
         pool_close(pool);
         mem_close(&mem);
@@ -200,7 +201,7 @@ static void check_isa(const char *isa, bool bf16)
         {isa, 1, 12, 200, 4, 1, 4, bf16, true, true, 1},
         {isa, 1, 1, 64, 48, 0, 0, bf16, true, true, 16},
     };
-    uint64_t accepted = 0, refused = 0, restored = 0;
+    uint64_t accepted = 0, refused = 0, restored = 0, branched = 0;
     struct seen first, other;
     run(&settings[0], jobs, NULL, &first);
     for (size_t i = 1; i < sizeof settings / sizeof settings[0] && !test_has_failed(); i++) {
@@ -208,6 +209,7 @@ static void check_isa(const char *isa, bool bf16)
         accepted += other.accepted;
         refused += other.drafted - other.accepted;
         restored += other.restored;
+        branched += other.branched;
         for (int j = 0; j < JOBS; j++) {
             if (memcmp(first.ids[j], other.ids[j], sizeof first.ids[j]))
                 FAIL("%s: job %d gives other tokens in setting %zu", isa, j, i);
@@ -216,7 +218,7 @@ static void check_isa(const char *isa, bool bf16)
         }
     }
     /* The settings did what they are for. */
-    if (!test_has_failed()) CHECK(accepted > 20 && refused > 20 && restored > 5);
+    if (!test_has_failed()) CHECK(accepted > 20 && refused > 20 && restored > 5 && branched > 5);
 }
 
 /* For every kernel table of this machine, with F32 and BF16 activations. */

@@ -56,6 +56,26 @@ TEST(finished_outputs_are_searched)
     close_spec(s);
 }
 
+/* So is the output of one that runs beside it and is ahead; its prompt is not, nor is itself. */
+TEST(running_outputs_are_searched)
+{
+    struct spec *s = open_spec(1000, 16);
+    struct spec_draft d = {.n = 0};
+    const int32_t ahead[] = {70, 80, 9, 9, 50, 51, 52, 53, 54, 55, 56, 57, 1, 2, 3};
+    const int32_t known[] = {60, 51, 70, 80}, late[] = {60, 51, 57, 1};
+    const struct spec_text live[] = {{late, 4, 2}, {ahead, 15, 12}, {known, 4, 4}};
+    spec_begin(s, false, live, 3);
+    spec_draft(s, late, 4, 16, &d);
+    CHECK_INT(d.n, 2);
+    CHECK(d.ids[0] == 2 && d.ids[1] == 3);
+    spec_draft(s, known, 4, 16, &d);
+    CHECK_INT(d.n, 0);
+    spec_begin(s, false, live, 1);
+    spec_draft(s, late, 4, 16, &d);
+    CHECK_INT(d.n, 0);
+    close_spec(s);
+}
+
 /* The longer match counts more than several short ones, and the majority among equals. */
 TEST(places_vote)
 {
@@ -144,7 +164,7 @@ static void sweeps(struct spec *s, bool prompts, const double seconds[3], const 
         w.bytes = bytes[0] + bytes[1] * (double)rows + bytes[2] * (double)drafts;
         spec_cost(s, &w);
     }
-    spec_begin(s, prompts);
+    spec_begin(s, prompts, NULL, 0);
 }
 
 /* When drafts are dear, in time or in bytes, a doubtful one is not made; when they cost nothing it
@@ -181,7 +201,7 @@ TEST(prompts_make_drafts_cheap)
     sweeps(s, false, none, dear);
     spec_draft(s, known, 6, 4, &d);
     CHECK_INT(d.n, 0);
-    spec_begin(s, true);
+    spec_begin(s, true, NULL, 0);
     spec_draft(s, known, 6, 4, &d);
     CHECK_INT(d.n, 4);
     close_spec(s);
