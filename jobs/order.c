@@ -10,6 +10,7 @@
 #define KIND_BYTES 256 /* of a text that tell its kind */
 #define LONG_TEXT  256 /* bytes of text, rows of a picture that are worth sharing */
 #define LONG_IMAGE 64
+#define GROUPS     4
 #define FADE       0.97 /* of the sums below, from sweep to sweep */
 #define WORTH      0.75 /* a sweep with prompts must cost so much more, to wait for company */
 #define MOST_SAVED 0.75 /* of a sequence's share of a sweep, by leaving it out */
@@ -104,16 +105,24 @@ static bool under_way(const struct flight *f)
     return f->where != FLIGHT_FREE && f->where != FLIGHT_WAITING;
 }
 
-static bool begin_alike(const struct queue_job *a, const struct queue_job *b)
+bool order_alike(const struct flight *a, const struct flight *b)
 {
-    bool worth = a->text_bytes >= LONG_TEXT;
-    for (size_t i = 0; i < a->n_images; i++) worth |= a->images[i].rows >= LONG_IMAGE;
-    return worth && place_beginning(a->place) == place_beginning(b->place);
+    return place_beginning(a->job.place) == place_beginning(b->job.place);
+}
+
+/* Is what it begins with long enough to be worth keeping at hand? */
+static bool is_long(const struct flight *f)
+{
+    bool worth = f->job.text_bytes >= LONG_TEXT;
+    for (size_t i = 0; i < f->job.n_images; i++) worth |= f->job.images[i].rows >= LONG_IMAGE;
+    return worth;
 }
 
 struct claim {
     int64_t priority;
-    bool late, alike;
+    bool late;
+    unsigned crowd; /* jobs under way that begin alike */
+    bool group;     /* they are few enough, and it is long */
     double extra;
 };
 
@@ -123,7 +132,8 @@ static bool before(const struct claim *a, const struct claim *b)
     if (a->priority != b->priority) return a->priority > b->priority;
     if (a->late != b->late) return a->late;
     if (a->late) return false;
-    if (a->alike != b->alike) return a->alike;
+    if (a->group != b->group) return a->group;
+    if (a->crowd != b->crowd) return a->crowd < b->crowd;
     return a->extra < b->extra;
 }
 
@@ -138,6 +148,19 @@ static const struct flight *oldest(const struct order *o)
     return f;
 }
 
+/* Different beginnings of long jobs that are under way. */
+static size_t groups_of(const struct flight *flights, size_t n)
+{
+    size_t groups = 0;
+    for (size_t i = 0, k; i < n; i++) {
+        if (!under_way(&flights[i]) || !is_long(&flights[i])) continue;
+        for (k = 0; k < i; k++)
+            if (under_way(&flights[k]) && order_alike(&flights[k], &flights[i])) break;
+        groups += k == i;
+    }
+    return groups;
+}
+
 static size_t choose(const struct order *o, const struct flight *flights, size_t n)
 {
     double extra[AFFINITY_KINDS] = {0};
@@ -146,18 +169,21 @@ static size_t choose(const struct order *o, const struct flight *flights, size_t
         if (under_way(&flights[i])) running[flights[i].kind]++;
     if (o->o.affinity) affinity_extra(o->o.affinity, running, extra);
     double usual = extra[oldest(o)->kind];
-    double most = prompts_cost(o) > 0 ? usual : usual * PROMISE;
+    double promise = prompts_cost(o) > 0 ? usual : usual * PROMISE;
     for (size_t k = 0; k < AFFINITY_KINDS; k++)
-        if (extra[k] > most) extra[k] = usual;
-    size_t best = 0;
+        if (extra[k] > promise) extra[k] = usual;
+    size_t best = 0, groups = groups_of(flights, n), most = o->o.sequences / 2;
+    if (most > GROUPS) most = GROUPS;
     struct claim first = {0};
     for (size_t i = 0; i < o->n; i++) {
         const struct flight *f = o->waiting[i];
         struct claim c = {.priority = f->job.priority,
                           .late = o->picked - f->turn > o->o.passed,
                           .extra = extra[f->kind]};
-        for (size_t k = 0; k < n && !c.alike; k++)
-            c.alike = under_way(&flights[k]) && begin_alike(&f->job, &flights[k].job);
+        for (size_t k = 0; k < n; k++)
+            c.crowd += under_way(&flights[k]) && order_alike(f, &flights[k]);
+        c.group = is_long(f) && (c.crowd || groups < most);
+        if (!c.group && (is_long(f))) c.crowd = 0;
         if (i && !before(&c, &first)) continue;
         first = c;
         best = i;
@@ -199,10 +225,10 @@ static double prompts_cost(const struct order *o)
     return more > WORTH * p->y / p->n ? more : 0;
 }
 
-/* More than five eighths of the places never wait, nor more prompts than fit into one sweep. */
+/* More than seven eighths of the places never wait, nor more prompts than fit into one sweep. */
 static size_t most_idle(const struct order *o)
 {
-    size_t most = (o->o.sequences * 5 + 7) / 8;
+    size_t most = (o->o.sequences * 7 + 7) / 8;
     double rows = o->admitted ? (double)o->last.prefill_rows / (double)o->admitted : 0;
     size_t fit = rows > 0 ? (size_t)((double)o->o.prefill_rows / rows) : most;
     if (fit < most) most = fit;

@@ -1,10 +1,12 @@
 /* Which of the claimed jobs goes next, and when (design.md 4).
  *
  * Some hundreds of claimed jobs wait here, read but not prepared. The next one is, among those of
- * the highest priority: one that others went past for too long; else one that begins like a job
- * under way, so that its picture is at hand and its beginning shared; else the one whose kind needs
- * the fewest experts that those under way do not need already (src/affinity.h), if that promises to
- * be far fewer than the one whose turn it is; else that one.
+ * the highest priority: one that others went past for too long; else, where beginnings are long,
+ * one of a few that are under way, so that its picture is at hand and its beginning shared; else
+ * the one whose kind needs the fewest experts that those under way do not need already
+ * (src/affinity.h), if that promises to be far fewer than the one whose turn it is; else that one.
+ * Jobs that begin alike are spread as far as that allows: what one has answered is a good draft for
+ * the next, and of no use to one that runs beside it.
  *
  * Prepared jobs are admitted several at a time: a sweep with prompts in it reads nearly every
  * expert, for one prompt as for many, and an idle place costs a share of a sweep without prompts.
@@ -38,6 +40,9 @@ void order_wait(struct order *o, struct flight *f);
 /* How many wait, and how many more may. */
 size_t order_waiting(const struct order *o);
 size_t order_room(const struct order *o);
+/* Do both begin with the same system text and the same picture or first words? As far as a hash
+ * tells (place.h). */
+bool order_alike(const struct flight *a, const struct flight *b);
 /* The next to prepare, in view of all flights [n] under way; NULL: none waits. */
 struct flight *order_next(struct order *o, const struct flight *flights, size_t n);
 

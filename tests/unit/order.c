@@ -134,20 +134,33 @@ static struct order *open_order(struct flight *f, bool input)
     return o;
 }
 
-/* A job that begins like one under way goes first, a higher priority before it; else the order of
- * claims; in input order nothing but that. */
+static void begins(struct flight *f, int64_t beginning, int64_t text_bytes)
+{
+    f->job.place = beginning << 30 | f->job.id;
+    f->job.text_bytes = text_bytes;
+}
+
+/* Jobs 5 and up run, of the groups 5, 6, ..., as many as groups may be. */
+static void run_groups(struct flight *f, int n)
+{
+    for (int i = 5; i < 5 + n; i++) {
+        f[i].where = FLIGHT_RUNNING;
+        begins(&f[i], i, 1000);
+    }
+}
+
+/* Where enough long beginnings are under way, a job that begins like one of them goes first, a
+ * higher priority before it; else the order of claims; in input order nothing but that. */
 TEST(what_goes_next)
 {
     struct flight f[FLIGHTS];
     for (int input = 0; input < 2; input++) {
         struct order *o = open_order(f, input);
+        run_groups(f, 4);
         for (int i = 1; i < 5; i++) {
-            f[i].job.place = (int64_t)i << 30;
-            f[i].job.text_bytes = 1000;
+            begins(&f[i], i == 3 ? 6 : i, 1000);
             order_wait(o, &f[i]);
         }
-        f[0].where = FLIGHT_RUNNING;
-        f[0].job.place = (int64_t)3 << 30 | 5;
         f[4].job.priority = 1;
         static const int want[2][4] = {{4, 3, 1, 2}, {1, 2, 3, 4}};
         for (int i = 0; i < 4; i++) CHECK_INT(order_next(o, f, FLIGHTS)->job.id, want[input][i]);
@@ -156,14 +169,41 @@ TEST(what_goes_next)
     }
 }
 
+/* Those that begin alike give drafts to each other when they run at different times: new long
+ * beginnings go first while there are few, then the one with the fewest under way; short ones that
+ * begin like one under way go last. */
+TEST(alike_jobs_are_spread)
+{
+    struct flight f[FLIGHTS];
+    struct order *o = open_order(f, false);
+    run_groups(f, 3);
+    f[9].where = FLIGHT_RUNNING;
+    begins(&f[9], 5, 1000); /* two of group 5 */
+    f[10].where = FLIGHT_RUNNING;
+    begins(&f[10], 20, 10);
+    begins(&f[0], 20, 10);
+    begins(&f[1], 5, 1000);
+    begins(&f[2], 6, 1000);
+    begins(&f[3], 21, 10);
+    begins(&f[4], 4, 1000);
+    static const int want[] = {4, 2, 1, 3, 0};
+    for (int i = 0; i < 5; i++) order_wait(o, &f[i]);
+    for (int i = 0; i < 5; i++) {
+        struct flight *next = order_next(o, f, FLIGHTS);
+        CHECK_INT(next->job.id, want[i]);
+        next->where = FLIGHT_READY;
+    }
+    order_close(o);
+}
+
 /* A job that better ones go past again and again goes at last. */
 TEST(passed_over_long_enough)
 {
     struct flight f[FLIGHTS];
     struct order *o = open_order(f, false);
-    f[0].where = FLIGHT_RUNNING;
-    for (int i = 0; i < 3; i++) f[i].job.text_bytes = 1000;
-    f[1].job.place = (int64_t)1 << 40;
+    run_groups(f, 4);
+    begins(&f[1], 1, 1000);
+    begins(&f[2], 5, 1000);
     order_wait(o, &f[1]);
     int went = 0;
     for (; went < 3 * ORDER_PASSED; went++) {
@@ -184,7 +224,7 @@ static void sweeps(struct order *o, struct engine_stats *s, int n, uint64_t with
     }
 }
 
-/* Prompts wait for company when their sweeps read much more than others: then for five eighths of
+/* Prompts wait for company when their sweeps read much more than others: then for seven eighths of
  * the places at most; not when nothing else runs, nothing else comes, or it saves nothing. */
 TEST(when_jobs_are_admitted)
 {
@@ -199,7 +239,7 @@ TEST(when_jobs_are_admitted)
     for (int i = 0; i < 20; i++) order_admitted(o);
     sweeps(o, &s, 40, 10000, 1000);
     CHECK(!order_admit(o, &one));
-    now.free = 5;
+    now.free = now.ready = 7;
     CHECK(order_admit(o, &now));
     now.ready = 1;
     int waits = 0, again = 0; /* one idle place is worth a wait, but not for ever */
