@@ -12,6 +12,8 @@ struct vision_limits {
     uint64_t max_pixels;  /* of the file, checked in its header before memory is touched; default
                              200,000,000 */
     uint64_t max_bytes;   /* file size; default 256 MiB */
+    uint32_t max_ratio;   /* of the longer side to the shorter; default 10,000 */
+    uint32_t max_frames;  /* of an animation, though only the first is seen; default 10,000 */
     uint32_t max_patches; /* 14 x 14 patches after resizing; 0: the model's own in_patch_limit */
     uint32_t timeout_s;   /* decoding of one picture in a sandbox; default 60 */
     bool exif;            /* apply EXIF orientation (default true) */
