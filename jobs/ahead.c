@@ -1,6 +1,8 @@
 /* One thread, one ring: [taken .. prepared) are ready, [prepared .. submitted) wait. */
 #include "jobs/ahead.h"
 
+#include "src/os.h"
+
 #include <assert.h>
 #include <errno.h>
 #include <pthread.h>
@@ -16,6 +18,7 @@ struct ahead {
     pthread_cond_t submitted_one, prepared_one;
     size_t submitted, prepared, taken;
     bool stop;
+    struct ahead_waits waits; /* of the thread that takes, as is the limit */
     size_t cap;
     struct ready *ring[];
 };
@@ -90,7 +93,7 @@ void ahead_submit(struct ahead *a, struct ready *r)
     pthread_mutex_unlock(&a->lock);
 }
 
-struct ready *ahead_take(struct ahead *a, double wait_s)
+static struct ready *take(struct ahead *a, double wait_s)
 {
     struct timespec until;
     clock_gettime(CLOCK_MONOTONIC, &until);
@@ -108,6 +111,27 @@ struct ready *ahead_take(struct ahead *a, double wait_s)
     if (a->taken < a->prepared) r = a->ring[a->taken++ % a->cap];
     pthread_mutex_unlock(&a->lock);
     return r;
+}
+
+struct ready *ahead_take(struct ahead *a, double wait_s)
+{
+    struct ready *r = take(a, 0);
+    if (r || wait_s <= 0) return r;
+    struct vision_times before, after;
+    double begun = os_now();
+    prepare_times(a->prepare, &before);
+    r = take(a, wait_s);
+    prepare_times(a->prepare, &after);
+    a->waits.seconds += os_now() - begun;
+    a->waits.waited.decode_s += after.decode_s - before.decode_s;
+    a->waits.waited.encode_s += after.encode_s - before.encode_s;
+    return r;
+}
+
+void ahead_waits(const struct ahead *a, struct ahead_waits *out)
+{
+    *out = a->waits;
+    prepare_times(a->prepare, &out->all);
 }
 
 size_t ahead_inside(struct ahead *a)

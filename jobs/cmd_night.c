@@ -189,6 +189,7 @@ static enum status work(struct night *n, struct err *e)
                     .tok = m->tok,
                     .vocab = m->vocab,
                     .encode = m->vision ? vision_encode : NULL,
+                    .times = m->vision ? vision_times : NULL,
                     .vision = m->vision,
                     .image_bytes = m->store_bytes,
                     .ram_bytes = m->plan.ram_bytes,
@@ -276,17 +277,22 @@ static void tell_forecast(const struct night *n)
             (double)r->done / r->seconds * 3600);
 }
 
-/* Where the time went: sweeps wait for what is not there yet, and compute. */
+/* Where the time went: sweeps wait for what is not there yet, and compute; between them the engine
+ * waits for jobs that are being prepared. */
 static void tell_time(const struct pipeline_report *r)
 {
     const struct engine_stats *g = &r->engine;
+    const struct ahead_waits *w = &r->waits;
     double waits = g->expert_wait_s + g->trunk_wait_s, percent = 100 / r->seconds;
     if (r->seconds <= 0 || g->sweep_s <= 0) return;
     fprintf(stderr,
             "of the time %.0f %% computing, %.0f %% waiting for experts, %.0f %% for other "
-            "weights, %.0f %% for pictures and prompts, the queue and the rest\n",
+            "weights, %.0f %% for pictures being decoded, %.0f %% for the vision tower, %.0f %% "
+            "for prompts; %.0f %% the queue and the rest\n",
             (g->sweep_s - waits) * percent, g->expert_wait_s * percent, g->trunk_wait_s * percent,
-            (r->seconds - g->sweep_s) * percent);
+            w->waited.decode_s * percent, w->waited.encode_s * percent,
+            (w->seconds - w->waited.decode_s - w->waited.encode_s) * percent,
+            (r->seconds - g->sweep_s - w->seconds) * percent);
 }
 
 /* What this run did, beside what was planned. */

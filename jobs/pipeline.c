@@ -12,7 +12,6 @@
  * SQL is done on this thread only. */
 #include "jobs/pipeline.h"
 
-#include "jobs/ahead.h"
 #include "jobs/eta.h"
 #include "jobs/flight.h"
 #include "jobs/order.h"
@@ -77,6 +76,7 @@ static void event(struct pipeline *p, enum pipeline_event kind, const struct fli
     t->rows = s.prefill_rows + s.decode_rows;
     t->bytes_read = s.expert_bytes + s.trunk_bytes;
     t->sweeps = s.sweeps;
+    if (p->ahead) ahead_waits(p->ahead, &t->waits);
     t->seconds = os_now() - p->begun;
     t->eta_s =
         t->rows > 0 && t->seconds > 0 ? eta_rows(&p->eta) / ((double)t->rows / t->seconds) : -1;
@@ -561,6 +561,7 @@ static enum status put_down(struct pipeline *p, enum status rc, struct err *e)
 {
     struct err more;
     bool begun = p->ahead != NULL;
+    if (begun) ahead_waits(p->ahead, &p->report->waits);
     ahead_close(p->ahead);
     p->ahead = NULL;
     if (begun) {

@@ -6,7 +6,7 @@
 #ifndef NS_PIPELINE_H
 #define NS_PIPELINE_H
 
-#include "jobs/prepare.h"
+#include "jobs/ahead.h"
 #include "jobs/queue.h"
 #include "src/engine.h"
 
@@ -36,6 +36,7 @@ struct pipeline_state {
     int64_t total, done, failed, cancelled;
     size_t running, ready;                     /* in the engine; claimed and not yet in it */
     uint64_t tokens, rows, bytes_read, sweeps; /* of this run; rows: prompts too */
+    struct ahead_waits waits;
     double seconds;
     double eta_s; /* below 0: not known */
     const struct queue_job *job;
@@ -56,6 +57,7 @@ struct pipeline_report {
     uint64_t prompt_tokens, completion_tokens;
     int64_t unfinished; /* in the queue */
     double seconds;
+    struct ahead_waits waits;
     struct engine_stats engine;
 };
 

@@ -42,6 +42,12 @@ void prepare_stop(struct prepare *p)
     image_store_wake(p->store);
 }
 
+void prepare_times(const struct prepare *p, struct vision_times *out)
+{
+    *out = (struct vision_times){0};
+    if (p->o.times) p->o.times(p->o.vision, out);
+}
+
 static size_t borrowed_by(const struct ready *r)
 {
     size_t bytes = 0;

@@ -22,6 +22,7 @@ struct prepare_opts {
     /* vision_encode and what it works on; encode NULL: the model takes no pictures. */
     enum status (*encode)(struct vision *v, const void *bytes, size_t len,
                           struct picture_info *info, float **rows, struct err *e);
+    void (*times)(struct vision *v, struct vision_times *out); /* vision_times; or NULL */
     struct vision *vision;
     struct spool *spool;  /* for pictures of several jobs; or NULL */
     uint64_t image_bytes; /* limit for encoded pictures in memory */
@@ -65,6 +66,8 @@ void prepare_job(struct prepare *p, struct ready *r);
 /* Gives the rows back: the sequence has its first token or is removed. */
 void ready_drop_rows(struct prepare *p, struct ready *r);
 void ready_free(struct prepare *p, struct ready *r);
+/* Seconds on pictures so far. From any thread. */
+void prepare_times(const struct prepare *p, struct vision_times *out);
 /* No more waiting for room: a job that waits ends with E_STOPPED. */
 void prepare_stop(struct prepare *p);
 

@@ -138,15 +138,17 @@ static void json_line(struct progress *p, const struct pipeline_state *s)
     struct buf b = {0};
     if (s->event == PIPELINE_SWEPT && s->seconds - p->last < LINES_EVERY_S) return;
     if (s->event == PIPELINE_SWEPT) p->last = s->seconds;
-    enum status rc =
-        buf_addf(&b, NULL,
-                 "{\"event\":\"%s\",\"seconds\":%.3f,\"total\":%lld,\"done\":%lld,\"failed\":%lld,"
-                 "\"cancelled\":%lld,\"running\":%zu,\"ready\":%zu,\"tokens\":%llu,\"rows\":%llu,"
-                 "\"sweeps\":%llu,\"bytes_read\":%llu,\"eta_s\":",
-                 names[s->event], s->seconds, (long long)s->total, (long long)s->done,
-                 (long long)s->failed, (long long)s->cancelled, s->running, s->ready,
-                 (unsigned long long)s->tokens, (unsigned long long)s->rows,
-                 (unsigned long long)s->sweeps, (unsigned long long)s->bytes_read);
+    enum status rc = buf_addf(
+        &b, NULL,
+        "{\"event\":\"%s\",\"seconds\":%.3f,\"total\":%lld,\"done\":%lld,\"failed\":%lld,"
+        "\"cancelled\":%lld,\"running\":%zu,\"ready\":%zu,\"tokens\":%llu,\"rows\":%llu,"
+        "\"sweeps\":%llu,\"bytes_read\":%llu,\"decode_s\":%.3f,\"encode_s\":%.3f,\"waited_s\":%.3f,"
+        "\"waited_decode_s\":%.3f,\"waited_encode_s\":%.3f,\"eta_s\":",
+        names[s->event], s->seconds, (long long)s->total, (long long)s->done, (long long)s->failed,
+        (long long)s->cancelled, s->running, s->ready, (unsigned long long)s->tokens,
+        (unsigned long long)s->rows, (unsigned long long)s->sweeps,
+        (unsigned long long)s->bytes_read, s->waits.all.decode_s, s->waits.all.encode_s,
+        s->waits.seconds, s->waits.waited.decode_s, s->waits.waited.encode_s);
     if (!rc) rc = s->eta_s < 0 ? buf_addf(&b, NULL, "null") : buf_addf(&b, NULL, "%.0f", s->eta_s);
     if (!rc && s->job) {
         rc = buf_addf(&b, NULL, ",\"job\":%lld,\"custom_id\":", (long long)s->job->id);

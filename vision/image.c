@@ -12,8 +12,12 @@ static const struct decoder *const decoders[] = {&image_jpeg, &image_png, &image
 
 void vision_limits_default(struct vision_limits *l)
 {
-    *l = (struct vision_limits){
-        .max_pixels = 200000000, .max_bytes = (uint64_t)256 << 20, .timeout_s = 60, .exif = true};
+    *l = (struct vision_limits){.max_pixels = 200000000,
+                                .max_bytes = (uint64_t)256 << 20,
+                                .max_ratio = 10000,
+                                .max_frames = 10000,
+                                .timeout_s = 60,
+                                .exif = true};
 }
 
 void image_warn(struct picture_info *info, const char *fmt, ...)
@@ -68,85 +72,6 @@ void image_free(struct mem *m, struct image *i)
     i->pixels = NULL;
 }
 
-/* Formats that are known by their first bytes and not read. */
-static const struct signature {
-    const char *name;
-    size_t at, len;
-    const char *bytes;
-} foreign[] = {
-    {"HEIC", 4, 8, "ftypheic"},
-    {"HEIC", 4, 8, "ftypheix"},
-    {"HEIC", 4, 8, "ftyphevc"},
-    {"HEIC", 4, 8, "ftypheim"},
-    {"HEIF", 4, 8, "ftypmif1"},
-    {"HEIF", 4, 8, "ftypmsf1"},
-    {"AVIF", 4, 8, "ftypavif"},
-    {"AVIF", 4, 8, "ftypavis"},
-    {"camera raw (CR3)", 4, 8, "ftypcrx "},
-    {"video (MP4 or MOV)", 4, 4, "ftyp"},
-    {"camera raw (CR2)", 8, 2, "CR"},
-    {"camera raw (ORF)", 0, 4, "IIRO"},
-    {"camera raw (ORF)", 0, 4, "IIRS"},
-    {"camera raw (RW2)", 0, 4, "IIU\0"},
-    {"camera raw (RAF)", 0, 8, "FUJIFILM"},
-    {"TIFF (or a camera raw file)", 0, 4, "II*\0"},
-    {"TIFF (or a camera raw file)", 0, 4, "MM\0*"},
-    {"BigTIFF", 0, 4, "II+\0"},
-    {"BigTIFF", 0, 4, "MM\0+"},
-    {"PDF", 0, 5, "%PDF-"},
-    {"PostScript", 0, 4, "%!PS"},
-    {"Photoshop", 0, 4, "8BPS"},
-    {"JPEG XL", 0, 2, "\xff\x0a"},
-    {"JPEG XL", 4, 4, "JXL "},
-    {"JPEG 2000", 4, 4, "jP  "},
-    {"JPEG 2000", 0, 4, "\xff\x4f\xff\x51"},
-    {"icon (ICO)", 0, 4, "\0\0\1\0"},
-    {"cursor (CUR)", 0, 4, "\0\0\2\0"},
-    {"QOI", 0, 4, "qoif"},
-    {"DDS", 0, 4, "DDS "},
-    {"OpenEXR", 0, 4, "\x76\x2f\x31\x01"},
-    {"Radiance HDR", 0, 2, "#?"},
-    {"MNG", 0, 4, "\x8aMNG"},
-    {"JNG", 0, 4, "\x8bJNG"},
-    {"gzip", 0, 2, "\x1f\x8b"},
-    {"video (Matroska)", 0, 4, "\x1a\x45\xdf\xa3"},
-    {"DjVu", 0, 8, "AT&TFORM"},
-    {"XPM", 0, 9, "/* XPM */"},
-};
-
-static bool starts(const struct source *s, size_t at, const char *bytes, size_t len)
-{
-    return s->len >= at + len && !memcmp(s->bytes + at, bytes, len);
-}
-
-static bool has_text(const struct source *s, const char *word)
-{
-    size_t n = strlen(word), end = s->len < 4096 ? s->len : 4096;
-    for (size_t i = 0; i + n <= end; i++)
-        if (!memcmp(s->bytes + i, word, n)) return true;
-    return false;
-}
-
-static const char *foreign_name(const struct source *s)
-{
-    for (size_t i = 0; i < sizeof foreign / sizeof *foreign; i++) {
-        const struct signature *f = &foreign[i];
-        /* CR2 is a TIFF with a mark behind the header. */
-        if (f->at == 8 && !starts(s, 0, "II*\0", 4)) continue;
-        if (starts(s, f->at, f->bytes, f->len)) return f->name;
-    }
-    if (s->len > 3 && s->bytes[0] == 'P' && s->bytes[1] >= '1' && s->bytes[1] <= '7' &&
-        strchr(" \n\r\t", s->bytes[2]))
-        return "PNM";
-    size_t at = 0;
-    while (at < s->len && (s->bytes[at] <= ' ' || s->bytes[at] >= 0xbb)) at++;
-    if (at < s->len && s->bytes[at] == '<') {
-        if (has_text(s, "<svg")) return "SVG";
-        if (has_text(s, "<html") || has_text(s, "<!DOCTYPE html")) return "HTML, not a picture";
-    }
-    return NULL;
-}
-
 static enum status find_decoder(const struct source *s, const struct decoder **out, struct err *e)
 {
     for (size_t i = 0; i < sizeof decoders / sizeof *decoders; i++)
@@ -155,7 +80,7 @@ static enum status find_decoder(const struct source *s, const struct decoder **o
             return OK;
         }
     if (s->len == 0) return err_set(e, E_IMAGE_UNREADABLE, "the file is empty");
-    const char *name = foreign_name(s);
+    const char *name = image_foreign(s);
     if (name)
         return err_set(e, E_IMAGE_UNSUPPORTED,
                        "the format is %s; read are JPEG, PNG, GIF, "
@@ -169,6 +94,7 @@ static enum status check_size(const struct vision_limits *l, const struct pictur
                               struct err *e)
 {
     uint64_t pixels = (uint64_t)info->width * info->height;
+    uint32_t longer = info->width > info->height ? info->width : info->height;
     if (!info->width || !info->height)
         return err_set(e, E_IMAGE_UNREADABLE, "%s: the header says %u x %u pixels", info->format,
                        info->width, info->height);
@@ -176,6 +102,13 @@ static enum status check_size(const struct vision_limits *l, const struct pictur
         return err_set(e, E_IMAGE_TOO_LARGE,
                        "%s: %u x %u is %" PRIu64 " pixels, the limit is %" PRIu64, info->format,
                        info->width, info->height, pixels, l->max_pixels);
+    if (longer > (uint64_t)l->max_ratio * (info->width + info->height - longer))
+        return err_set(e, E_IMAGE_TOO_LARGE,
+                       "%s: %u x %u: one side is more than %u times the other", info->format,
+                       info->width, info->height, l->max_ratio);
+    if (info->frames > l->max_frames)
+        return err_set(e, E_IMAGE_TOO_LARGE, "%s: %u frames, the limit is %u", info->format,
+                       info->frames, l->max_frames);
     return OK;
 }
 
@@ -304,22 +237,28 @@ static uint32_t tiff32(const uint8_t *p, bool big)
     return big ? be32(p) : le32(p);
 }
 
-unsigned image_exif_orientation(const uint8_t *bytes, size_t len)
+bool image_tiff_entry(const uint8_t *bytes, size_t len, unsigned tag, struct tiff_entry *out)
 {
-    if (len >= 6 && !memcmp(bytes, "Exif\0\0", 6)) bytes += 6, len -= 6;
-    if (len < 8 || (memcmp(bytes, "II*\0", 4) && memcmp(bytes, "MM\0*", 4))) return 1;
+    if (len < 8 || (memcmp(bytes, "II*\0", 4) && memcmp(bytes, "MM\0*", 4))) return false;
     bool big = bytes[0] == 'M';
     size_t at = tiff32(bytes + 4, big);
-    if (at > len - 2 || len < 2) return 1;
+    if (at > len - 2) return false;
     size_t entries = tiff16(bytes + at, big);
     for (at += 2; entries > 0 && at + 12 <= len; entries--, at += 12) {
         const uint8_t *entry = bytes + at;
-        if (tiff16(entry, big) != 0x0112) continue;
-        if (tiff32(entry + 4, big) != 1) return 1;
-        uint32_t type = tiff16(entry + 2, big), value = 1;
-        if (type == 3) value = tiff16(entry + 8, big);
-        if (type == 4) value = tiff32(entry + 8, big);
-        return value >= 1 && value <= 8 ? value : 1;
+        if (tiff16(entry, big) != tag) continue;
+        *out = (struct tiff_entry){tiff16(entry + 2, big), tiff32(entry + 4, big),
+                                   tiff32(entry + 8, big)};
+        if (out->type == 3) out->value = tiff16(entry + 8, big);
+        return true;
     }
-    return 1;
+    return false;
+}
+
+unsigned image_exif_orientation(const uint8_t *bytes, size_t len)
+{
+    struct tiff_entry t;
+    if (len >= 6 && !memcmp(bytes, "Exif\0\0", 6)) bytes += 6, len -= 6;
+    if (!image_tiff_entry(bytes, len, 0x0112, &t) || t.count != 1) return 1;
+    return (t.type == 3 || t.type == 4) && t.value >= 1 && t.value <= 8 ? t.value : 1;
 }

@@ -63,6 +63,15 @@ void image_warn(struct picture_info *info, const char *fmt, ...) PRINTF_LIKE(2, 
 /* Damage: an error, or a warning when lenient (then OK). */
 enum status image_damage(const struct source *s, struct picture_info *info, enum status code,
                          struct err *e, const char *fmt, ...) PRINTF_LIKE(5, 6);
+/* The format of bytes that no decoder matches, as people call it; NULL: none that is known. */
+const char *image_foreign(const struct source *s);
+
+/* An entry of a TIFF's first directory. value: the number itself, or where the values are. */
+struct tiff_entry {
+    uint32_t type, count, value;
+};
+/* False when the bytes are no TIFF, or it has no such entry. */
+bool image_tiff_entry(const uint8_t *bytes, size_t len, unsigned tag, struct tiff_entry *out);
 /* Orientation 1..8 of an EXIF block (a TIFF header, perhaps after "Exif\0\0"); 1 when absent or
  * unreadable. */
 unsigned image_exif_orientation(const uint8_t *bytes, size_t len);

@@ -12,7 +12,7 @@
 #include <jpeglib.h>
 #include <jerror.h>
 
-#define MAX_SCANS 1000
+#define MAX_SCANS 100 /* encoders make about ten */
 
 static bool match(const uint8_t *b, size_t len)
 {
@@ -46,15 +46,46 @@ static bool is_frame(unsigned m)
     return m >= 0xc0 && m <= 0xcf && m != 0xc4 && m != 0xc8 && m != 0xcc;
 }
 
+/* Whether another scan follows the one whose header ends before *at; *at is set behind its header.
+ */
+static bool next_scan(const struct source *s, size_t *at)
+{
+    const uint8_t *p;
+    while (*at < s->len && (p = memchr(s->bytes + *at, 0xff, s->len - *at))) {
+        *at = (size_t)(p - s->bytes) + 1;
+        if (s->len - *at < 3) return false;
+        unsigned marker = s->bytes[*at];
+        if (marker == 0 || marker == 0xff || (marker >= 0xd0 && marker <= 0xd7)) continue;
+        if (marker == 0xd9) return false;
+        *at += 1 + be16(s->bytes + *at + 1);
+        if (marker == 0xda) return true;
+    }
+    return false;
+}
+
+/* A scan of a few bytes can take as long as one that carries all pixels. */
+static enum status too_many_scans(struct err *e)
+{
+    return err_set(e, E_IMAGE_TOO_LARGE, "jpeg: more than %d scans", MAX_SCANS);
+}
+
+static enum status check_scans(const struct source *s, size_t at, struct err *e)
+{
+    unsigned n = 1;
+    while (n <= MAX_SCANS && next_scan(s, &at)) n++;
+    return n > MAX_SCANS ? too_many_scans(e) : OK;
+}
+
 /* The library keeps all coefficients, two bytes each, when a scan does not carry all components at
- * once; else a few rows of blocks. */
-static void count_memory(struct picture_info *info, unsigned frame, unsigned in_scan)
+ * once; else a few rows of blocks. Returns whether there may be several scans. */
+static bool count_memory(struct picture_info *info, unsigned frame, unsigned in_scan)
 {
     unsigned components = frame & 255, kind = frame >> 8;
     bool whole = kind == 0xc2 || kind == 0xca || in_scan < components;
     info->decode_bytes = (info->width + 64ull) * components * 128 + (1 << 20);
     if (whole)
         info->decode_bytes += (info->width + 32ull) * (info->height + 32ull) * components * 2;
+    return whole;
 }
 
 /* Walks markers up to the first scan. EXIF's first block decides the orientation. */
@@ -79,8 +110,8 @@ static enum status probe(const struct source *s, struct picture_info *info, stru
             if (icc) image_warn(info, "colour profile ignored");
             if (!frame)
                 return err_set(e, E_IMAGE_UNREADABLE, "jpeg: a scan before any frame header");
-            count_memory(info, frame, at + 2 < s->len ? s->bytes[at + 2] : 0);
-            return OK;
+            bool more = count_memory(info, frame, at + 2 < s->len ? s->bytes[at + 2] : 0);
+            return more ? check_scans(s, at + n, e) : OK;
         }
         if (n > s->len - at) break;
         const uint8_t *p = s->bytes + at + 2;
@@ -108,7 +139,8 @@ struct work {
     struct jpeg_progress_mgr progress;
     bool lenient;
     char damage[JMSG_LENGTH_MAX]; /* first warning that means lost pixels */
-    bool eof;                     /* the file, or its end marker, came too early */
+    bool many_scans;
+    bool eof; /* the file, or its end marker, came too early */
 };
 
 static void on_error(j_common_ptr c)
@@ -131,12 +163,12 @@ static void on_message(j_common_ptr c, int level)
     if (!w->lenient) longjmp(w->out, 1);
 }
 
-/* A scan of a few bytes can take as long as one that carries all pixels. */
+/* The probe and the library may not agree on what is a scan. */
 static void on_progress(j_common_ptr c)
 {
     struct work *w = (struct work *)c->err;
     if (w->c.input_scan_number <= MAX_SCANS) return;
-    snprintf(w->damage, sizeof w->damage, "more than %d scans", MAX_SCANS);
+    w->many_scans = true;
     longjmp(w->out, 1);
 }
 
@@ -170,6 +202,7 @@ static enum status run(struct work *w, const struct source *s, struct image *out
     if (setjmp(w->out)) {
         if (w->mgr.msg_code == JERR_OUT_OF_MEMORY)
             return err_set(e, E_IMAGE_TOO_LARGE, "jpeg: no memory left to decode it");
+        if (w->many_scans) return too_many_scans(e);
         if (!w->damage[0]) w->mgr.format_message((j_common_ptr)&w->c, w->damage);
         return err_set(e, w->eof ? E_IMAGE_TRUNCATED : E_IMAGE_UNREADABLE, "jpeg: %s", w->damage);
     }

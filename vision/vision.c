@@ -9,10 +9,13 @@
 #include "vision/sandbox.h"
 #include "vision/vit.h"
 
+#include <pthread.h>
 #include <stdlib.h>
 
 #define OVERHEAD     512
 #define SURE_THREADS 64
+
+enum stage { IDLE, DECODING, ENCODING };
 
 struct vision {
     struct mem *mem;
@@ -22,6 +25,9 @@ struct vision {
     struct vision_processor processor;
     struct vit vit;
     struct project project;
+    pthread_mutex_t clock; /* guards all below */
+    enum stage stage;
+    double since, spent[3]; /* seconds: of the stage's beginning; in each before */
 };
 
 enum status vision_probe(const struct vision_processor *p, const struct vision_limits *l,
@@ -72,6 +78,7 @@ enum status vision_open(struct vision **out, const char *dir, const struct visio
     v->compute = o->compute;
     v->limits = o->limits;
     v->sandbox = o->sandbox;
+    pthread_mutex_init(&v->clock, NULL);
     struct tensors t = {.mem = o->mem};
     struct vit_config cfg;
     rc = vision_processor_load(&v->processor, dir, e);
@@ -94,6 +101,7 @@ void vision_close(struct vision *v)
     if (!v) return;
     vit_close(&v->vit);
     project_close(&v->project);
+    pthread_mutex_destroy(&v->clock);
     mem_free(v->mem, v);
 }
 
@@ -130,6 +138,25 @@ enum status vision_bytes(const char *dir, uint64_t patches, uint64_t *weights, u
     *scratch = vit_bytes(&c, patches, side, threads) + project_bytes(&c) + rows_bytes(&c, patches) +
                patches * c.patch * c.patch * 3 + OVERHEAD;
     return OK;
+}
+
+static void enter(struct vision *v, enum stage next)
+{
+    pthread_mutex_lock(&v->clock);
+    double now = os_now();
+    v->spent[v->stage] += now - v->since;
+    v->stage = next;
+    v->since = now;
+    pthread_mutex_unlock(&v->clock);
+}
+
+void vision_times(struct vision *v, struct vision_times *out)
+{
+    pthread_mutex_lock(&v->clock);
+    double more = os_now() - v->since;
+    *out = (struct vision_times){v->spent[DECODING] + (v->stage == DECODING ? more : 0),
+                                 v->spent[ENCODING] + (v->stage == ENCODING ? more : 0)};
+    pthread_mutex_unlock(&v->clock);
 }
 
 /* Bytes to pixels. The memory it takes is set aside as a whole. */
@@ -176,12 +203,15 @@ enum status vision_encode(struct vision *v, const void *bytes, size_t len,
     struct picture_job j = {&v->processor, &v->limits, bytes, len};
     uint8_t *rgb = NULL;
     *rows = NULL;
+    enter(v, DECODING);
     enum status rc = picture_probe(&j, info, e);
     if (!rc)
         rc = mem_array(v->mem, &rgb, (size_t)info->resized_w * info->resized_h, 3,
                        "resized picture", e);
     if (!rc) rc = decode(v, &j, info, rgb, e);
+    enter(v, ENCODING);
     if (!rc) rc = encode(v, rgb, info, rows, e);
+    enter(v, IDLE);
     mem_free(v->mem, rgb);
     return rc;
 }

@@ -12,6 +12,8 @@ struct vision_limits {
     uint64_t max_pixels;  /* of the file, checked in its header before memory is touched; default
                              200,000,000 */
     uint64_t max_bytes;   /* file size; default 256 MiB */
+    uint32_t max_ratio;   /* of the longer side to the shorter; default 10,000 */
+    uint32_t max_frames;  /* of an animation, though only the first is seen; default 10,000 */
     uint32_t max_patches; /* 14 x 14 patches after resizing; 0: the model's own in_patch_limit */
     uint32_t timeout_s;   /* decoding of one picture in a sandbox; default 60 */
     bool exif;            /* apply EXIF orientation (default true) */
@@ -65,6 +67,12 @@ struct vision_opts {
     struct sandbox *sandbox; /* NULL: pictures are decoded in this process */
 };
 
+/* Seconds that a tower's pictures took so far, the one under way included. */
+struct vision_times {
+    double decode_s; /* to be decoded, turned and resized */
+    double encode_s; /* in tower and projector */
+};
+
 /* Loads tower and projector of the model in dir. E_MODEL when it has none (vision_present tells
  * before). The width of a row is vision_width. */
 enum status vision_open(struct vision **out, const char *dir, const struct vision_opts *o,
@@ -85,5 +93,8 @@ enum status vision_bytes(const char *dir, uint64_t patches, uint64_t *weights, u
  * the bytes alone. One caller at a time. */
 enum status vision_encode(struct vision *v, const void *bytes, size_t len,
                           struct picture_info *info, float **rows, struct err *e);
+
+/* From any thread. */
+void vision_times(struct vision *v, struct vision_times *out);
 
 #endif

@@ -68,7 +68,7 @@ static enum status probe(const struct source *s, struct picture_info *info, stru
         at += 8 + n + n % 2;
     }
     if (!info->width) return err_set(e, E_IMAGE_UNREADABLE, "webp: holds no picture");
-    info->decode_bytes = info->width * (info->height + 64ull) * 5 + (4 << 20);
+    info->decode_bytes = info->width * (info->height + 64ull) * 5 + l.frames * 128ull + (4 << 20);
     if (l.frames > 1) {
         info->frames = l.frames;
         image_warn(info, "first of %u frames", l.frames);

@@ -6,6 +6,7 @@
  * textbook passes in float, without turning and without patches; D decodes only. They take turns in
  * every round; medians are told. */
 #include "src/os.h"
+#include "tests/lib/photo.h"
 #include "tests/lib/test.h"
 #include "vision/patch.h"
 #include "vision/sandbox.h"
@@ -18,51 +19,6 @@
 
 static struct vision_processor processor;
 static struct sandbox *box;
-
-/* ---- the photo ---- */
-
-/* Soft shapes with fine grain on them, as a camera leaves it. */
-static void paint_row(uint8_t *rgb, uint32_t w, uint32_t y)
-{
-    static uint32_t noise = 1;
-    for (uint32_t x = 0; x < w; x++)
-        for (int c = 0; c < 3; c++) {
-            noise = noise * 1664525u + 1013904223u;
-            double v =
-                128 + 60 * sin(x * 0.011 * (c + 1) + y * 0.003) + 40 * cos(y * 0.017 - x * 0.002);
-            *rgb++ = (uint8_t)(v + (noise >> 28));
-        }
-}
-
-static void write_photo(uint32_t w, uint32_t h, bool progressive, unsigned orientation,
-                        uint8_t **out, unsigned long *len)
-{
-    uint8_t exif[] = "Exif\0\0II*\0\x08\0\0\0\1\0\x12\1\3\0\1\0\0\0\1\0\0\0\0\0\0\0";
-    struct jpeg_compress_struct c;
-    struct jpeg_error_mgr mgr;
-    uint8_t *row = malloc(3 * (size_t)w);
-    *out = NULL;
-    exif[24] = (uint8_t)orientation;
-    c.err = jpeg_std_error(&mgr);
-    jpeg_create_compress(&c);
-    jpeg_mem_dest(&c, out, len);
-    c.image_width = w;
-    c.image_height = h;
-    c.input_components = 3;
-    c.in_color_space = JCS_RGB;
-    jpeg_set_defaults(&c);
-    jpeg_set_quality(&c, 90, TRUE);
-    if (progressive) jpeg_simple_progression(&c);
-    jpeg_start_compress(&c, TRUE);
-    jpeg_write_marker(&c, JPEG_APP0 + 1, exif, sizeof exif - 1);
-    while (c.next_scanline < h) {
-        paint_row(row, w, c.next_scanline);
-        jpeg_write_scanlines(&c, &row, 1);
-    }
-    jpeg_finish_compress(&c);
-    jpeg_destroy_compress(&c);
-    free(row);
-}
 
 /* ---- A and S ---- */
 
@@ -190,20 +146,20 @@ static double spent(int what)
     return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
-struct photo {
+struct kind {
     const char *name;
     bool progressive;
     unsigned orientation;
     uint32_t max_patches;
 };
 
-static void measure(const struct photo *p, uint32_t w, uint32_t h, int rounds)
+static void measure(const struct kind *p, uint32_t w, uint32_t h, int rounds)
 {
     double t[4][MAX_ROUNDS];
     uint8_t *bytes;
     unsigned long len;
     struct picture_info info;
-    write_photo(w, h, p->progressive, p->orientation, &bytes, &len);
+    photo_make(&(struct photo){w, h, p->progressive, p->orientation}, &bytes, &len);
     ours(bytes, len, p->max_patches, false, &info);
     bool turned = p->orientation >= 5;
     uint32_t w2 = turned ? info.resized_h : info.resized_w;
@@ -227,7 +183,7 @@ static void measure(const struct photo *p, uint32_t w, uint32_t h, int rounds)
 
 int main(int argc, char **argv)
 {
-    static const struct photo photos[] = {
+    static const struct kind photos[] = {
         {"as it is", false, 1, 0},      {"turned", false, 6, 0},
         {"shrunk", false, 1, 4096},     {"turned and shrunk", false, 6, 4096},
         {"shrunk much", false, 1, 256}, {"progressive", true, 1, 0},

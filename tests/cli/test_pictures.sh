@@ -17,7 +17,8 @@ expect "a night with hostile pictures" 0 "as expected" sh tests/bench/pictures.s
 # The pictures of the golden table that are wanted here, as files.
 mkdir "$tmp/pics"
 "$BUILD/tests/cli/golden_picture" "$tmp/pics" one_pixel.png tall.png wide.png exif_6.jpg exif_6.png exif_6.webp bomb_30000.png \
-    cut_half.jpg cut_stream.png cut_half.gif cut_half.bmp cut_inside.webp || exit 1
+    cut_half.jpg cut_stream.png cut_half.gif cut_half.bmp cut_inside.webp ratio_10001.png frames_claimed.png frames_10001.gif \
+    frames_10001.webp scans_1135.jpg photo.nef || exit 1
 
 # line FILE TEXT WHAT: the answer to a picture has the text.
 line() {
@@ -30,7 +31,7 @@ line() {
     fi
 }
 
-expect "all kinds as they are" 1 "6 done, 6 failed" run "$tmp"/pics/* -o "$tmp/lines"
+expect "all kinds as they are" 1 "6 done, 12 failed" run "$tmp"/pics/* -o "$tmp/lines"
 line one_pixel.png '"width":1,"height":1,' "one pixel works"
 line tall.png '"width":1,"height":4000,' "a tall line works"
 line wide.png '"width":4000,"height":1,' "a wide line works"
@@ -39,8 +40,13 @@ for file in cut_half.jpg cut_stream.png cut_half.gif cut_half.bmp cut_inside.web
     line $file image_truncated "a cut file is no picture"
 done
 line bomb_30000.png "30000 x 30000 is 900000000 pixels" "a header that lies is refused"
+line ratio_10001.png "1 x 10001: one side is more than 10000 times the other" "a line too thin is refused"
+line frames_claimed.png "4294967295 frames, the limit is 10000" "a header that lies of frames is refused"
+for kind in gif webp; do line frames_10001.$kind "10001 frames, the limit is 10000" "too many frames are refused"; done
+line scans_1135.jpg "image_too_large\",\"message\":\"jpeg: more than 100 scans" "a small file that takes long is refused"
+line photo.nef "the format is camera raw (NEF)" "an unknown format is named"
 
-expect "otherwise if so wanted" 1 "9 done, 3 failed" run "$tmp"/pics/* -o "$tmp/lines" --fresh --no-exif --lenient-images \
+expect "otherwise if so wanted" 1 "9 done, 9 failed" run "$tmp"/pics/* -o "$tmp/lines" --fresh --no-exif --lenient-images \
     --max-pixels 3999 --prompt "Describe this image."
 for kind in jpg png webp; do line exif_6.$kind '"width":37,"height":29,' "orientation of $kind is not applied"; done
 for file in cut_half.jpg cut_stream.png cut_half.gif cut_half.bmp cut_inside.webp; do

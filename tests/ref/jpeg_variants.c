@@ -27,6 +27,19 @@ static const struct {
     {"odd", {{2, 2}, {2, 1}, {1, 2}}},  {"luma_low", {{1, 1}, {2, 2}, {2, 2}}},
 };
 
+/* `n` scans, each of one coefficient and one bit of it or all. */
+static void many_scans(struct jpeg_compress_struct *c, int n)
+{
+    static jpeg_scan_info list[2000] = {{3, {0, 1, 2}, 0, 0, 0, 0}};
+    int bits = n > 200 ? 5 : 0, at = 1;
+    for (int level = bits; level >= 0; level--)
+        for (int i = 0; i < 3; i++)
+            for (int k = 1; k < 64 && at < n; k++)
+                list[at++] = (jpeg_scan_info){1, {i}, k, k, level == bits ? 0 : level + 1, level};
+    c->scan_info = list;
+    c->num_scans = at;
+}
+
 static void adapt(struct jpeg_compress_struct *c, const char *kind)
 {
     static jpeg_scan_info scans[] = {
@@ -40,6 +53,7 @@ static void adapt(struct jpeg_compress_struct *c, const char *kind)
     if (!strcmp(kind, "cmyk_no_adobe")) c->write_Adobe_marker = FALSE;
     if (!strcmp(kind, "rgb")) jpeg_set_colorspace(c, JCS_RGB);
     if (!strcmp(kind, "restart")) c->restart_interval = 2;
+    if (!strncmp(kind, "scans_", 6)) many_scans(c, atoi(kind + 6));
     if (!strcmp(kind, "scans")) {
         c->scan_info = scans;
         c->num_scans = 3;

@@ -55,6 +55,7 @@ for name, sub in (("444", 0), ("422", 1), ("420", 2)):
 for kind in ("s440", "s411", "s410", "s441", "odd", "luma_low", "arithmetic", "arithmetic_progressive", "restart", "scans",
              "rgb"):
     good(f"{kind}.jpg", jpeg_variant(kind))
+good("scans_100.jpg", jpeg_variant("scans_100"))
 good("progressive.jpg", progressive)
 good("optimised.jpg", save(RGB, "JPEG", quality=60, optimize=True))
 good("grey.jpg", save(GREY, "JPEG", quality=90), GREY_WARN)
@@ -96,6 +97,7 @@ bad("components_2.jpg", jpeg_sof(plain, 9, 2), UNSUPPORTED, "2 colour components
 bad("lossless.jpg", plain.replace(b"\xff\xc0", b"\xff\xc3", 1), UNSUPPORTED, "lossless")
 bad("claims_65535.jpg", plain[: jpeg_find(plain, 0xC0) + 5] + b"\xff\xff\xff\xff" + plain[jpeg_find(plain, 0xC0) + 9 :],
     LARGE, "65535 x 65535")
+bad("scans_1135.jpg", jpeg_variant("scans_1135"), LARGE, "more than 100 scans")
 
 # PNG ------------------------------------------------------------------------------------------------------------------
 g8 = np.array(GREY).astype(int)
@@ -151,6 +153,10 @@ good("surplus_rows.png", png(rgb8, 8, 2, rows=png_rows(rgb8, 8) + b"\0" * 400))
 good("one_pixel.png", png(rgb8[:1, :1], 8, 2))
 good("tall.png", png(np.arange(4000 * 3).reshape(4000, 1, 3) % 251, 8, 2))
 good("wide.png", png(np.arange(4000 * 3).reshape(1, 4000, 3) % 251, 8, 2))
+good("ratio_10000.png", png(np.arange(10000).reshape(1, 10000) % 251, 8, 0), GREY_WARN)
+bad("ratio_10001.png", png(np.arange(10001).reshape(10001, 1) % 251, 8, 0), LARGE, "1 x 10001: one side is more than 10000")
+good("frames_10000.png", png(rgb8, 8, 2, chunk(b"acTL", struct.pack(">II", 10000, 0))), "first of 10000 frames", frames=10000)
+bad("frames_claimed.png", png(rgb8, 8, 2, chunk(b"acTL", struct.pack(">II", 0xFFFFFFFF, 0))), LARGE, "4294967295 frames")
 good("png_named.jpg", png(rgb8, 8, 2), form="png")
 whole = png(rgb8, 8, 2)
 damaged("cut_half.png", whole[: len(whole) // 2], TRUNCATED, "inside a chunk")
@@ -202,6 +208,7 @@ good("animated.gif", save(RGB, "GIF", save_all=True, append_images=[RGB.rotate(9
 good("no_trailer.gif", gif([gif_frame(INDEX)], colours=COLOURS)[:-1], PALETTE_WARN)
 good("clear_outside.gif", gif([gif_frame(INDEX[:20, :22], x=9, y=5, clear=200)], colours=COLOURS), PALETTE_WARN)
 some = gif([gif_frame(INDEX)], colours=COLOURS)
+bad("frames_10001.gif", gif([gif_frame(INDEX)] + [b",\0\0\0\0\1\0\1\0\0\2\0"] * 10000, colours=COLOURS), LARGE, "10001 frames")
 damaged("cut_half.gif", some[: len(some) // 2], TRUNCATED, "pixels are missing")
 damaged("ends_early.gif", gif([gif_frame(INDEX, data=gif_codes(INDEX[:9].ravel().tolist(), 4))], colours=COLOURS), TRUNCATED,
         "pixels are missing")
@@ -278,6 +285,8 @@ good("first_frame_small.webp", riff([vp8x(2, W, H), (b"ANIM", b"\xff\xff\xff\xff
 good("first_frame_alpha.webp", riff([vp8x(0x12, W, H), (b"ANIM", b"\xff\xff\xff\xff\0\0"),
                                      anmf(webp_chunks(save(RGBA.crop((8, 0, 28, 18)), "WEBP", lossless=True)), 6, 4, 20, 18),
                                      anmf(webp_chunks(save(RGB, "WEBP")), 0, 0, W, H)]), "first of 2 frames", frames=2)
+bad("frames_10001.webp", riff([vp8x(2, W, H), (b"ANIM", b"\xff\xff\xff\xff\0\0"), anmf(webp_chunks(lossy), 0, 0, W, H)] +
+                              [anmf([], 0, 0, 1, 1)] * 10000), LARGE, "10001 frames")
 good("webp_named.jpg", lossless, form="webp")
 bad("cut_half.webp", lossy[: len(lossy) // 2], TRUNCATED, "its header says")
 half = webp_chunks(lossy)[0][1]
@@ -287,6 +296,19 @@ bad("no_picture.webp", riff([(b"JUNK", b"1234")]), UNREADABLE, "holds no picture
 bad("broken_header.webp", riff([(b"VP8L", b"\x2e" + webp_chunks(lossless)[0][1][1:])]), UNREADABLE, "damaged header")
 
 # Not read -------------------------------------------------------------------------------------------------------------
+
+
+def raw(make, small=True, dng=False, big=False):
+    """The first directory of a camera's raw file: a TIFF that begins with a small picture."""
+    e = ">" if big else "<"
+    entries = [(0xFE, 4, 1, struct.pack(e + "I", small)), (0x10F, 2, len(make), None)]
+    entries += [(0xC612, 1, 4, b"\1\4\0\0")] if dng else []
+    at = 8 + 2 + 12 * len(entries) + 4
+    entries = [(t, k, n, v or (make.ljust(4, b"\0") if n <= 4 else struct.pack(e + "I", at))) for t, k, n, v in entries]
+    return ((b"MM" if big else b"II") + struct.pack(e + "HIH", 42, 8, len(entries)) +
+            b"".join(struct.pack(e + "HHI", t, k, n) + v for t, k, n, v in entries) + struct.pack(e + "I", 0) + make)
+
+
 for name, data, words in (
     ("photo.heic", b"\0\0\0\x18ftypheic\0\0\0\0mif1heic", "HEIC"),
     ("photo.avif", b"\0\0\0\x18ftypavif\0\0\0\0mif1avif", "AVIF"),
@@ -294,6 +316,11 @@ for name, data, words in (
     ("scan.tif", save(GREY.crop((0, 0, 4, 4)), "TIFF"), "TIFF"),
     ("big_endian.tif", b"MM\0*\0\0\0\x08\0\0\0\0\0\0", "TIFF"),
     ("photo.cr2", b"II*\0\x10\0\0\0CR\2\0\0\0\0\0", "CR2"),
+    ("photo.dng", raw(b"Canon\0", dng=True), "DNG"),
+    ("photo.nef", raw(b"NIKON CORPORATION\0"), "NEF"),
+    ("photo.arw", raw(b"SONY\0"), "ARW"),
+    ("photo.pef", raw(b"PENTAX\0", big=True), "TIFF (or a camera raw file)"),
+    ("edited.tif", raw(b"SONY\0", small=False), "TIFF (or a camera raw file)"),
     ("photo.cr3", b"\0\0\0\x18ftypcrx \0\0\0\1crx isom", "CR3"),
     ("photo.raf", b"FUJIFILMCCD-RAW 0201", "RAF"),
     ("photo.orf", b"IIRO\x08\0\0\0", "ORF"),

@@ -48,6 +48,10 @@ TEST(limits)
     l.max_bytes = n - 1;
     CHECK_ERR(probe(&l, bmp, n, &info, &e), E_IMAGE_TOO_LARGE, e, "the limit is");
     vision_limits_default(&l);
+    l.max_ratio = 1;
+    CHECK_ERR(probe(&l, bmp, n, &info, &e), E_IMAGE_TOO_LARGE, e, "more than 1 times the other");
+    l.max_ratio = 2;
+    CHECK_OK(probe(&l, bmp, n, &info, &e), e);
     l.max_patches = 1;
     CHECK_OK(probe(&l, bmp, n, &info, &e), e);
     CHECK(info.resized_w < 30 && info.rows <= 2);

@@ -5,6 +5,7 @@
 #include "tests/lib/test.h"
 
 #include <fcntl.h>
+#include <stdatomic.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -95,6 +96,36 @@ TEST(shared_picture_is_encoded_once)
     CHECK_OK(night_run(&n, &e), e);
     CHECK_INT(n.encoded, 2);
     CHECK_INT(jobs_int(n.db, "SELECT count(*) FROM image_answers WHERE width=3 AND height=2"), 3);
+    night_close(&n);
+}
+
+/* A clock that goes on a second of decoding and two of the tower whenever it is read. */
+static atomic_int ticks;
+static void ticking(struct vision *v, struct vision_times *out)
+{
+    (void)v;
+    int n = ++ticks;
+    *out = (struct vision_times){n, 2.0 * n};
+}
+
+/* What the engine waits for is told apart: here one reading of the clock passes in each wait. The
+ * first job of a run is always waited for. */
+TEST(waits_are_told_apart)
+{
+    struct err e;
+    struct night n;
+    CHECK(night_open(&n, "waits.db"));
+    mixed();
+    CHECK_OK(
+        night_import(&n, "waits.jsonl", "{\"id\":\"a\",\"image\":\"p1\",\"prompt\":\"q\"}\n", &e),
+        e);
+    n.o.prepare.times = ticking;
+    n.o.patient = true;
+    CHECK_OK(night_run(&n, &e), e);
+    const struct ahead_waits *w = &n.report.waits;
+    CHECK(w->seconds > 0 && w->waited.decode_s >= 1);
+    CHECK(w->waited.encode_s == 2 * w->waited.decode_s);
+    CHECK(w->all.decode_s == ticks && w->all.encode_s == 2 * ticks);
     night_close(&n);
 }
 

@@ -29,6 +29,7 @@ static const struct pipeline_state state = {.event = PIPELINE_SWEPT,
                                             .running = 3,
                                             .tokens = 50,
                                             .bytes_read = 1500000000,
+                                            .waits = {3, {1, 0.5}, {7, 6}},
                                             .seconds = 20,
                                             .eta_s = 3725};
 
@@ -144,7 +145,9 @@ TEST(json_lines)
     progress_event(&p, &s);
     CHECK_STR(seen, "{\"event\":\"job\",\"seconds\":20.000,\"total\":10,\"done\":4,\"failed\":1,"
                     "\"cancelled\":0,\"running\":3,\"ready\":0,\"tokens\":50,\"rows\":0,"
-                    "\"sweeps\":0,\"bytes_read\":1500000000,\"eta_s\":3725,\"job\":7,"
+                    "\"sweeps\":0,\"bytes_read\":1500000000,\"decode_s\":7.000,"
+                    "\"encode_s\":6.000,\"waited_s\":3.000,\"waited_decode_s\":1.000,"
+                    "\"waited_encode_s\":0.500,\"eta_s\":3725,\"job\":7,"
                     "\"custom_id\":\"a\\\"7\",\"code\":null,\"message\":null}\n");
 }
 

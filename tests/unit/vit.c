@@ -122,6 +122,12 @@ TEST(opens_and_encodes)
     CHECK_INT(info.rows, 1);
     for (int i = 0; i < 5; i++) CHECK(rows[i] == 0);
     mem_free(&mem, rows);
+    /* Both parts of it took time, and no more passes when it is done. */
+    struct vision_times first, then;
+    vision_times(v, &first);
+    CHECK(first.decode_s > 0 && first.encode_s > 0);
+    vision_times(v, &then);
+    CHECK(then.decode_s == first.decode_s && then.encode_s == first.encode_s);
     vision_close(v);
     tear_down();
 }
