@@ -201,6 +201,24 @@ struct flight *order_next(struct order *o, const struct flight *flights, size_t 
     return f;
 }
 
+size_t order_cuts(const struct flight *f, const struct flight *flights, size_t n_flights,
+                  size_t *cuts)
+{
+    struct share_rows mine = {f->ready.row_hash, f->ready.prompt.ids.n};
+    size_t n = 0;
+    for (size_t i = 0; i < n_flights; i++) {
+        const struct flight *other = &flights[i];
+        struct share_rows theirs = {other->ready.row_hash, other->ready.prompt.ids.n};
+        if (other->where == FLIGHT_WAITING || other->where == FLIGHT_AHEAD) {
+            if (!f->ready.n_images || !order_alike(f, other)) continue;
+            theirs.hash = mine.hash;
+            theirs.n = f->ready.images[0].first + f->ready.images[0].n;
+        }
+        if (other->where != FLIGHT_FREE && other != f) n = share_cut(cuts, n, &mine, &theirs);
+    }
+    return share_thin(cuts, n);
+}
+
 /* What an idle place costs: what the tokens cost that it would have given, at the mean, less what
  * its rows would have read (the slope of bytes over sequences; half the share until that is known,
  * and the slope is taken for no more: what one more needs, the others need less). */

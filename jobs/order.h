@@ -16,6 +16,7 @@
 #define NS_ORDER_H
 
 #include "jobs/flight.h"
+#include "jobs/share.h"
 #include "src/affinity.h"
 
 #define ORDER_WINDOW 256
@@ -45,6 +46,12 @@ size_t order_room(const struct order *o);
 bool order_alike(const struct flight *a, const struct flight *b);
 /* The next to prepare, in view of all flights [n] under way; NULL: none waits. */
 struct flight *order_next(struct order *o, const struct flight *flights, size_t n);
+
+/* Where f parts from those that run and those that are ready: the state there is worth keeping. Of
+ * those that are not prepared only the beginning is known: behind its picture they may part.
+ * cuts: [SHARE_CUTS] lengths of the prompt, ascending; returns how many. */
+size_t order_cuts(const struct flight *f, const struct flight *flights, size_t n_flights,
+                  size_t *cuts);
 
 struct order_now {
     size_t free, ready; /* places in the engine; prepared jobs */

@@ -16,7 +16,6 @@
 #include "jobs/flight.h"
 #include "jobs/order.h"
 #include "jobs/runs.h"
-#include "jobs/share.h"
 #include "jobs/turn.h"
 #include "src/os.h"
 
@@ -315,32 +314,13 @@ static enum status take_ready(struct pipeline *p, struct err *e)
     }
 }
 
-/* Where f parts from those that run and those that are ready: the state there is worth keeping. Of
- * those that are not prepared only the beginning is known: behind its picture they may part. */
-static size_t find_cuts(const struct pipeline *p, const struct flight *f, size_t *cuts)
-{
-    struct share_rows mine = {f->ready.row_hash, f->ready.prompt.ids.n};
-    size_t n = 0;
-    for (size_t i = 0; i < p->n_flights; i++) {
-        const struct flight *other = &p->flights[i];
-        struct share_rows theirs = {other->ready.row_hash, other->ready.prompt.ids.n};
-        if (other->where == FLIGHT_WAITING || other->where == FLIGHT_AHEAD) {
-            if (!f->ready.n_images || !order_alike(f, other)) continue;
-            theirs.hash = mine.hash;
-            theirs.n = f->ready.images[0].first + f->ready.images[0].n;
-        }
-        if (other->where != FLIGHT_FREE && other != f) n = share_cut(cuts, n, &mine, &theirs);
-    }
-    return share_thin(cuts, n);
-}
-
 static enum status add(struct pipeline *p, struct flight *f, struct err *why)
 {
     struct engine_sequence s;
     size_t cuts[SHARE_CUTS];
     flight_sequence(f, (uint64_t)(f - p->flights), &s);
     s.cuts = cuts;
-    s.n_cuts = find_cuts(p, f, cuts);
+    s.n_cuts = order_cuts(f, p->flights, p->n_flights, cuts);
     return p->o->engine.add(p->o->engine.g, &s, why);
 }
 
