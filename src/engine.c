@@ -19,7 +19,9 @@ static enum status open_experts(struct engine *g, const struct engine_opts *o, s
     c.readers = o->no_read_ahead ? 0 : READERS;
     c.fetch = expert_io_fetch;
     c.user = g->io;
-    return expert_cache_open(&g->cache, &c, e);
+    rc = expert_cache_open(&g->cache, &c, e);
+    bool all = c.slots >= (size_t)config_moe_layers(&g->config) * g->config.experts;
+    return rc || !c.readers || all ? rc : guess_open(&g->guess, g->mem, g->config.experts, e);
 }
 
 static enum status open_sweep(struct engine *g, const struct engine_opts *o, struct err *e)
@@ -31,9 +33,7 @@ static enum status open_sweep(struct engine *g, const struct engine_opts *o, str
     g->sweep = (struct sweep){.c = o->compute, .k = &g->config, .weights = g->weights};
     g->sweep.moe = (struct moe){.c = &g->sweep.c, .k = &g->config, .cache = g->cache, .io = g->io};
     g->sweep.moe.group = p->expert_slots > 1 ? p->expert_slots - 1 : 1;
-    g->sweep.moe.guess =
-        !o->no_read_ahead &&
-        p->expert_slots < (size_t)config_moe_layers(&g->config) * g->config.experts;
+    g->sweep.moe.guess = g->guess;
     g->sweep.moe.on_route = o->route || o->affinity ? step_route : NULL;
     g->sweep.moe.user = g;
     g->on_route = o->route;
@@ -98,6 +98,7 @@ void engine_close(struct engine *g)
     mem_free(g->mem, g->log.at);
     mem_free(g->mem, g->sweep.arena.base);
     expert_cache_close(g->cache);
+    guess_close(g->guess);
     expert_io_close(g->io);
     weights_close(g->weights);
     safetensors_close(g->files);

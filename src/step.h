@@ -22,6 +22,7 @@ struct engine {
     struct weights *weights;
     struct expert_io *io;
     struct expert_cache *cache;
+    struct guess *guess; /* or NULL */
     struct sweep sweep;
     struct spec *spec; /* NULL: no drafts */
     struct draft_log log;
