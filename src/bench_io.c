@@ -156,7 +156,7 @@ enum status bench_io_stream(const struct bench_io_opts *o, size_t slots, size_t 
                             struct bench_io_stream *out, struct err *e)
 {
     struct expert_cache *c = NULL;
-    struct expert_cache_opts co = {.mem = o->mem, .slots = slots, .readers = BENCH_IO_READERS};
+    struct expert_cache_opts co = {.mem = o->mem, .slots = slots};
     *out = (struct bench_io_stream){.slots = slots};
     co.slot_bytes = expert_slot_bytes(o->io);
     co.keys = o->layers * o->experts;
@@ -165,6 +165,7 @@ enum status bench_io_stream(const struct bench_io_opts *o, size_t slots, size_t 
     size_t n;
     uint32_t *keys = all_keys(o, &n);
     enum status rc = keys ? OK : err_set(e, E_NOMEM, "streaming: no memory");
+    if (!rc) rc = readers_open(&co.readers, BENCH_IO_READERS, e);
     if (!rc) rc = expert_cache_open(&c, &co, e);
     double since = os_now();
     const uint32_t *from = rc ? NULL : keys + *first % n;
@@ -183,6 +184,7 @@ enum status bench_io_stream(const struct bench_io_opts *o, size_t slots, size_t 
         out->bytes_s = (double)out->experts * (double)expert_bytes(o->io) / (os_now() - since);
     }
     expert_cache_close(c);
+    readers_close(co.readers);
     free(keys);
     return rc;
 }

@@ -19,6 +19,7 @@ struct engine {
     struct config config;
     struct plan plan;
     struct safetensors *files;
+    struct readers *readers; /* NULL: nothing is read ahead */
     struct weights *weights;
     struct expert_io *io;
     struct expert_cache *cache;
