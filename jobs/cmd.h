@@ -49,7 +49,8 @@ enum exit_code {
     X(CMD_VERIFY, verify, "[OUT.jsonl...]", "is a queue whole, and do exports match?")             \
     X(CMD_BACKUP, backup, "",                                                                      \
       "a copy of a queue that can be gone on with, also while it is worked")                       \
-    X(CMD_PLAN, plan, "", "how memory would be shared out")                                        \
+    X(CMD_PLAN, plan, "[JOBS.jsonl|FILE|DIR...]",                                                  \
+      "how memory would be shared out for these jobs, or for such as many have")                   \
     X(CMD_INFO, info, "", "what a model is, and whether its files are whole")                      \
     X(CMD_BENCH, bench, "", "measured figures of this machine, beside its limits")                 \
     X(CMD_REPACK, repack, "", "write a model anew, its experts laid out for reading")

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define INPUTS  (CMD_RUN | CMD_ADD | CMD_CHECK)
+#define INPUTS  (CMD_RUN | CMD_ADD | CMD_CHECK | CMD_PLAN)
 #define WORKERS (CMD_RUN | CMD_WORK)
 #define COMPUTE (CMD_RUN | CMD_WORK | CMD_PLAN | CMD_BENCH)
 #define QUEUE                                                                                      \

@@ -121,15 +121,16 @@ enum status cmd_import(struct db *db, const struct cmd_options *o, const struct 
     return rc;
 }
 
-/* Into a queue that is thrown away. */
+/* Into a queue that is thrown away. need: what its jobs are like, or NULL. */
 static enum status import_dry(const struct cmd_options *o, const struct cmd_model *m,
-                              struct import_counts *c, struct err *e)
+                              struct import_counts *c, struct measure *need, struct err *e)
 {
     struct db *db;
     enum status rc = db_open(&db, "", &(struct db_opts){.must_exist = false}, e);
     if (rc) return rc;
     rc = schema_apply(db, e);
     if (!rc) rc = cmd_import(db, o, m, c, e);
+    if (!rc && need) rc = measure_queue(db, &m->config, m->tok, cmd_model_image_rows(m), need, e);
     db_close(db);
     return rc;
 }
@@ -153,17 +154,32 @@ void cmd_tell_import(const struct cmd_options *o, const struct import_counts *c)
     fprintf(stderr, "\n");
 }
 
+static enum status check_strict(const struct cmd_options *o, const struct import_counts *c,
+                                struct err *e)
+{
+    if (!o->strict || !rejected(c)) return OK;
+    return err_set(e, E_INPUT, "%llu of %llu jobs cannot run; with --strict none does",
+                   (unsigned long long)rejected(c), (unsigned long long)c->items);
+}
+
+enum status cmd_measure_first(const struct cmd_options *o, const struct cmd_model *m,
+                              struct measure *need, struct err *e)
+{
+    struct import_counts c;
+    enum status rc = import_dry(o, m, &c, need, e);
+    if (!rc) rc = check_strict(o, &c, e);
+    if (rc || need->jobs) return rc;
+    return err_set(e, E_INPUT, "plan: there is no job that can run");
+}
+
 /* With --strict or --dry-run: what would happen, without a trace. */
 enum status cmd_look_first(const struct cmd_options *o, const struct cmd_model *m, struct err *e)
 {
     struct import_counts c;
-    enum status rc = import_dry(o, m, &c, e);
+    enum status rc = import_dry(o, m, &c, NULL, e);
     if (rc) return rc;
     if (o->dry_run) cmd_tell_import(o, &c);
-    if (o->strict && rejected(&c))
-        return err_set(e, E_INPUT, "%llu of %llu jobs cannot run; with --strict none does",
-                       (unsigned long long)rejected(&c), (unsigned long long)c.items);
-    return OK;
+    return check_strict(o, &c, e);
 }
 
 enum status cmd_write_results(struct db *db, const struct cmd_options *o, struct err *e)

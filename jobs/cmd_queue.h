@@ -31,6 +31,10 @@ void cmd_tell_import(const struct cmd_options *o, const struct import_counts *c)
  * there is a bad job. */
 enum status cmd_look_first(const struct cmd_options *o, const struct cmd_model *m, struct err *e);
 
+/* What the jobs of the operands are like. E_INPUT when none can run. */
+enum status cmd_measure_first(const struct cmd_options *o, const struct cmd_model *m,
+                              struct measure *need, struct err *e);
+
 /* Works the queue until it is done or something ends it; m was begun, and is loaded when there is
  * something to do. Tells progress and a summary. *code: the exit code so far. */
 enum status cmd_night(struct cmd_queue *q, const struct cmd_options *o, struct cmd_model *m,

@@ -60,9 +60,15 @@ struct plain {
     struct loop loop;
     struct os_file *files; /* [n] */
     const char **paths;
-    size_t n, block, first, blocks; /* of all files; whole blocks only */
+    uint64_t *lo, *hi;              /* [n] the part of each file that is read */
+    size_t n, block, first, blocks; /* of all parts; whole blocks only */
     char *buffers;                  /* [threads][block] */
 };
+
+static uint64_t blocks_of(const struct plain *p, size_t file)
+{
+    return (p->hi[file] - p->lo[file]) / p->block;
+}
 
 static void plain_task(void *ctx, size_t task, unsigned thread)
 {
@@ -70,9 +76,9 @@ static void plain_task(void *ctx, size_t task, unsigned thread)
     if (loop_over(&p->loop)) return;
     uint64_t at = (p->first + task) % p->blocks;
     size_t f = 0;
-    for (; at >= p->files[f].size / p->block; f++) at -= p->files[f].size / p->block;
+    for (; at >= blocks_of(p, f); f++) at -= blocks_of(p, f);
     struct err e;
-    if (os_read_at(&p->files[f], at * p->block, p->buffers + thread * p->block, p->block,
+    if (os_read_at(&p->files[f], p->lo[f] + at * p->block, p->buffers + thread * p->block, p->block,
                    p->paths[f], &e)) {
         loop_fail(&p->loop, &e);
         return;
@@ -84,10 +90,10 @@ static void size_up(struct plain *p, struct bench_io_loop *l)
 {
     uint64_t largest = 0;
     for (size_t i = 0; i < p->n; i++)
-        if (p->files[i].size > largest) largest = p->files[i].size;
+        if (p->hi[i] - p->lo[i] > largest) largest = p->hi[i] - p->lo[i];
     while (l->block > OS_DIRECT_ALIGN && l->block * l->threads > largest) l->block /= 2;
     p->block = l->block;
-    for (size_t i = 0; i < p->n; i++) p->blocks += p->files[i].size / p->block;
+    for (size_t i = 0; i < p->n; i++) p->blocks += blocks_of(p, i);
 }
 
 static enum status run_plain(struct plain *p, const struct bench_io_opts *o,
@@ -114,18 +120,60 @@ static enum status run_plain(struct plain *p, const struct bench_io_opts *o,
     return rc;
 }
 
+/* The keys of all experts, or of the region's, in order, twice over; *n: once. malloc'ed. */
+static uint32_t *all_keys(const struct bench_io_opts *o, size_t *n)
+{
+    size_t most = (size_t)o->layers * o->experts, at = 0;
+    uint32_t *keys = malloc(2 * most * sizeof *keys);
+    for (unsigned l = 0; keys && l < o->layers; l++)
+        for (unsigned x = 0; o->is_moe[l] && x < o->experts; x++)
+            keys[at++] = expert_key(o->io, l, x);
+    if (o->region && o->region < at) at = o->region;
+    for (size_t i = 0; keys && i < at; i++) keys[at + i] = keys[i];
+    *n = at;
+    return keys;
+}
+
+/* The part of each file that has the region's experts, from a whole block on. */
+static enum status find_region(struct plain *p, const struct bench_io_opts *o, struct err *e)
+{
+    size_t n;
+    uint32_t *keys = all_keys(o, &n);
+    if (!keys) return err_set(e, E_NOMEM, "reading loops: no memory");
+    for (size_t i = 0; i < p->n; i++) {
+        p->lo[i] = p->files[i].size;
+        p->hi[i] = 0;
+    }
+    for (size_t k = 0; k < n; k++) {
+        uint64_t at, bytes;
+        unsigned f;
+        for (unsigned i = 0; expert_io_run(o->io, keys[k], i, &f, &at, &bytes); i++) {
+            if (at < p->lo[f]) p->lo[f] = at / OS_DIRECT_ALIGN * OS_DIRECT_ALIGN;
+            if (at + bytes > p->hi[f]) p->hi[f] = at + bytes;
+        }
+    }
+    for (size_t i = 0; i < p->n; i++)
+        if (p->lo[i] > p->hi[i]) p->lo[i] = p->hi[i] = 0;
+    free(keys);
+    return OK;
+}
+
 static enum status open_files(struct plain *p, const struct bench_io_opts *o, struct err *e)
 {
     size_t n = safetensors_files(o->files);
     p->files = calloc(n, sizeof *p->files);
     p->paths = calloc(n, sizeof *p->paths);
-    if (!p->files || !p->paths) return err_set(e, E_NOMEM, "reading loops: no memory");
+    p->lo = calloc(n, sizeof *p->lo);
+    p->hi = calloc(n, sizeof *p->hi);
+    if (!p->files || !p->paths || !p->lo || !p->hi)
+        return err_set(e, E_NOMEM, "reading loops: no memory");
     for (; p->n < n; p->n++) {
         p->paths[p->n] = safetensors_path(o->files, (unsigned)p->n);
         enum status rc = os_open(&p->files[p->n], p->paths[p->n], o->direct, e);
         if (rc) return rc;
+        p->hi[p->n] = p->files[p->n].size;
     }
-    return OK;
+    return o->region ? find_region(p, o, e) : OK;
 }
 
 enum status bench_io_plain(const struct bench_io_opts *o, struct bench_io_loop *l, struct err *e)
@@ -136,27 +184,16 @@ enum status bench_io_plain(const struct bench_io_opts *o, struct bench_io_loop *
     for (size_t i = 0; i < p.n; i++) os_close(&p.files[i]);
     free(p.files);
     free(p.paths);
+    free(p.lo);
+    free(p.hi);
     return rc;
-}
-
-/* The keys of all experts, in order, twice over; *n: once. malloc'ed. */
-static uint32_t *all_keys(const struct bench_io_opts *o, size_t *n)
-{
-    size_t most = (size_t)o->layers * o->experts, at = 0;
-    uint32_t *keys = malloc(2 * most * sizeof *keys);
-    for (unsigned l = 0; keys && l < o->layers; l++)
-        for (unsigned x = 0; o->is_moe[l] && x < o->experts; x++)
-            keys[at++] = expert_key(o->io, l, x);
-    for (size_t i = 0; keys && i < at; i++) keys[at + i] = keys[i];
-    *n = at;
-    return keys;
 }
 
 enum status bench_io_stream(const struct bench_io_opts *o, size_t slots, size_t *first,
                             struct bench_io_stream *out, struct err *e)
 {
     struct expert_cache *c = NULL;
-    struct expert_cache_opts co = {.mem = o->mem, .slots = slots, .readers = BENCH_IO_READERS};
+    struct expert_cache_opts co = {.mem = o->mem, .slots = slots};
     *out = (struct bench_io_stream){.slots = slots};
     co.slot_bytes = expert_slot_bytes(o->io);
     co.keys = o->layers * o->experts;
@@ -165,6 +202,7 @@ enum status bench_io_stream(const struct bench_io_opts *o, size_t slots, size_t 
     size_t n;
     uint32_t *keys = all_keys(o, &n);
     enum status rc = keys ? OK : err_set(e, E_NOMEM, "streaming: no memory");
+    if (!rc) rc = readers_open(&co.readers, BENCH_IO_READERS, e);
     if (!rc) rc = expert_cache_open(&c, &co, e);
     double since = os_now();
     const uint32_t *from = rc ? NULL : keys + *first % n;
@@ -183,6 +221,7 @@ enum status bench_io_stream(const struct bench_io_opts *o, size_t slots, size_t 
         out->bytes_s = (double)out->experts * (double)expert_bytes(o->io) / (os_now() - since);
     }
     expert_cache_close(c);
+    readers_close(co.readers);
     free(keys);
     return rc;
 }

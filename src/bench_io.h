@@ -26,6 +26,9 @@ struct bench_io_opts {
     unsigned layers, experts;
     bool direct;     /* as the files were opened */
     double seconds;  /* for each figure, about */
+    size_t region;   /* experts, from the first: all loops stay in the part of the files that has
+                        these, so that they meet the same state of what caches there are. 0: all of
+                        the files */
     uint64_t *place; /* where the last loop ended, bytes of all files; each goes on there, so that
                         what some cache below the file system still holds is not read again. NULL:
                         for bench_io_experts, which begins anywhere */

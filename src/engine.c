@@ -16,10 +16,12 @@ static enum status open_experts(struct engine *g, const struct engine_opts *o, s
     struct expert_cache_opts c = {.mem = g->mem, .slots = o->plan.expert_slots};
     c.slot_bytes = expert_slot_bytes(g->io);
     c.keys = g->config.layers * g->config.experts;
-    c.readers = o->no_read_ahead ? 0 : READERS;
+    c.readers = g->readers;
     c.fetch = expert_io_fetch;
     c.user = g->io;
-    return expert_cache_open(&g->cache, &c, e);
+    rc = expert_cache_open(&g->cache, &c, e);
+    bool all = c.slots >= (size_t)config_moe_layers(&g->config) * g->config.experts;
+    return rc || !c.readers || all ? rc : guess_open(&g->guess, g->mem, g->config.experts, e);
 }
 
 static enum status open_sweep(struct engine *g, const struct engine_opts *o, struct err *e)
@@ -31,9 +33,7 @@ static enum status open_sweep(struct engine *g, const struct engine_opts *o, str
     g->sweep = (struct sweep){.c = o->compute, .k = &g->config, .weights = g->weights};
     g->sweep.moe = (struct moe){.c = &g->sweep.c, .k = &g->config, .cache = g->cache, .io = g->io};
     g->sweep.moe.group = p->expert_slots > 1 ? p->expert_slots - 1 : 1;
-    g->sweep.moe.guess =
-        !o->no_read_ahead &&
-        p->expert_slots < (size_t)config_moe_layers(&g->config) * g->config.experts;
+    g->sweep.moe.guess = g->guess;
     g->sweep.moe.on_route = o->route || o->affinity ? step_route : NULL;
     g->sweep.moe.user = g;
     g->on_route = o->route;
@@ -70,7 +70,9 @@ enum status engine_open(struct engine **out, const struct engine_opts *o, struct
     g->plan = o->plan;
     enum status rc = config_load(&g->config, o->model_dir, e);
     if (!rc) rc = safetensors_open(&g->files, o->model_dir, o->direct_io, e);
-    if (!rc) rc = weights_open(&g->weights, g->mem, &g->config, g->files, o->plan.pinned_layers, e);
+    if (!rc && !o->no_read_ahead) rc = readers_open(&g->readers, READERS, e);
+    struct weights_source from = {g->mem, &g->config, g->files};
+    if (!rc) rc = weights_open(&g->weights, &from, o->plan.pinned_layers, g->readers, e);
     if (!rc) rc = open_experts(g, o, e);
     if (!rc) rc = open_sweep(g, o, e);
     if (!rc) rc = open_drafts(g, o, e);
@@ -98,8 +100,10 @@ void engine_close(struct engine *g)
     mem_free(g->mem, g->log.at);
     mem_free(g->mem, g->sweep.arena.base);
     expert_cache_close(g->cache);
+    guess_close(g->guess);
     expert_io_close(g->io);
     weights_close(g->weights);
+    readers_close(g->readers);
     safetensors_close(g->files);
     free(g);
 }

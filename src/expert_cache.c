@@ -18,8 +18,6 @@
 #include <assert.h>
 #include <string.h>
 
-#define READER_STACK ((size_t)256 << 10)
-
 struct slot {
     enum { FREE, READING, READY } state;
     uint32_t key; /* when not FREE */
@@ -41,20 +39,16 @@ struct expert_cache {
 
     pthread_mutex_t lock;
     pthread_cond_t changed; /* a slot became ready, free or not busy */
-    pthread_cond_t work;    /* readers may find something to do */
     size_t busy;
     size_t ahead, ahead_max; /* slots that are wanted and `ahead`; the most of them */
     unsigned waiting;        /* gets that found every slot busy */
-    bool stop;
-    pthread_t *readers;
-    unsigned n_readers;
     struct expert_cache_stats stats;
 };
 
 static void tell(struct expert_cache *c)
 {
     pthread_cond_broadcast(&c->changed);
-    if (c->next < c->n_announced) pthread_cond_broadcast(&c->work);
+    if (c->next < c->n_announced) readers_wake(c->o.readers);
 }
 
 /* What a slot's record is worth keeping: wanted ones most, the sooner the more. */
@@ -142,34 +136,16 @@ static struct slot *take_ahead(struct expert_cache *c)
     return NULL;
 }
 
-static void *reader_main(void *arg)
+/* A readers_fn. */
+static bool read_ahead(void *cache)
 {
-    struct expert_cache *c = arg;
+    struct expert_cache *c = cache;
+    struct err ignored;
     pthread_mutex_lock(&c->lock);
-    while (!c->stop) {
-        struct err ignored;
-        struct slot *s = take_ahead(c);
-        if (!s)
-            pthread_cond_wait(&c->work, &c->lock);
-        else if (fill(c, s, &ignored) == OK)
-            c->stats.fetched_ahead++;
-    }
+    struct slot *s = take_ahead(c);
+    if (s && fill(c, s, &ignored) == OK) c->stats.fetched_ahead++;
     pthread_mutex_unlock(&c->lock);
-    return NULL;
-}
-
-static enum status start_readers(struct expert_cache *c, struct err *e)
-{
-    pthread_attr_t attr;
-    int errnum = 0;
-    pthread_attr_init(&attr);
-    pthread_attr_setstacksize(&attr, READER_STACK);
-    while (c->n_readers < c->o.readers && !errnum) {
-        errnum = pthread_create(&c->readers[c->n_readers], &attr, reader_main, c);
-        if (!errnum) c->n_readers++;
-    }
-    pthread_attr_destroy(&attr);
-    return errnum ? err_errno(e, errnum, "cannot start expert reader %u", c->n_readers + 1) : OK;
+    return s != NULL;
 }
 
 static enum status alloc_slots(struct expert_cache *c, struct err *e)
@@ -196,10 +172,10 @@ enum status expert_cache_open(struct expert_cache **out, const struct expert_cac
     enum status rc = mem_alloc(o->mem, &c, sizeof *c, "expert cache", e);
     if (rc) return rc;
     c->o = *o;
-    c->ahead_max = o->slots / 4 > 2 * o->readers ? o->slots / 4 : 2 * o->readers;
+    size_t least = 2 * (size_t)readers_threads(o->readers);
+    c->ahead_max = o->slots / 4 > least ? o->slots / 4 : least;
     pthread_mutex_init(&c->lock, NULL);
     pthread_cond_init(&c->changed, NULL);
-    pthread_cond_init(&c->work, NULL);
     const struct {
         void *p;
         size_t n, size;
@@ -207,38 +183,32 @@ enum status expert_cache_open(struct expert_cache **out, const struct expert_cac
         {&c->slot_of, o->keys, sizeof(void *)},
         {&c->announced, o->keys, sizeof *c->announced},
         {&c->wanted, o->keys, sizeof *c->wanted},
-        {&c->readers, o->readers, sizeof *c->readers},
     };
     for (size_t i = 0; i < sizeof arrays / sizeof *arrays && !rc; i++)
         rc = mem_array(o->mem, arrays[i].p, arrays[i].n, arrays[i].size, "expert cache", e);
     if (!rc) rc = expert_heat_init(&c->heat, o->mem, o->keys, e);
     if (!rc) rc = alloc_slots(c, e);
-    if (!rc) rc = start_readers(c, e);
-    if (rc)
+    if (rc) {
         expert_cache_close(c);
-    else
-        *out = c;
-    return rc;
+        return rc;
+    }
+    if (o->readers) readers_add(o->readers, READERS_EXPERTS, read_ahead, c);
+    *out = c;
+    return OK;
 }
 
 void expert_cache_close(struct expert_cache *c)
 {
     if (!c) return;
     struct mem *mem = c->o.mem;
-    pthread_mutex_lock(&c->lock);
-    c->stop = true;
-    pthread_cond_broadcast(&c->work);
-    pthread_mutex_unlock(&c->lock);
-    for (unsigned i = 0; i < c->n_readers; i++) pthread_join(c->readers[i], NULL);
+    readers_remove(c->o.readers, READERS_EXPERTS);
     assert(c->busy == 0);
     pthread_mutex_destroy(&c->lock);
     pthread_cond_destroy(&c->changed);
-    pthread_cond_destroy(&c->work);
     expert_heat_free(&c->heat);
     mem_free(mem, c->slot_of);
     mem_free(mem, c->announced);
     mem_free(mem, c->wanted);
-    mem_free(mem, c->readers);
     mem_free(mem, c->slots);
     mem_free(mem, c->bytes);
     mem_free(mem, c);

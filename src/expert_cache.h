@@ -2,7 +2,7 @@
  *
  * It holds bytes by key. Getting them is the fetch callback's business, so this file opens nothing
  * and computes nothing. A borrowed record stays in place until released; one being read is neither
- * handed out nor evicted. Reader threads of its own fetch what was announced ahead of use, into at
+ * handed out nor evicted. Readers (readers.h) fetch what was announced ahead of use, into at
  * most a quarter of the slots (or two for each reader) at a time. Eviction follows expert_heat.h:
  * access is cyclic (layer 0..n, again and again), which defeats LRU. The mutex guards every field
  * and is never held across fetch. */
@@ -10,6 +10,7 @@
 #define NS_EXPERT_CACHE_H
 
 #include "src/mem.h"
+#include "src/readers.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -25,8 +26,8 @@ struct expert_cache_opts {
     struct mem *mem;
     size_t slots; /* >= 2; those being read and borrowed count too */
     size_t slot_bytes;
-    uint32_t keys;    /* keys are 0..keys-1 */
-    unsigned readers; /* threads; 0 = fetch in expert_cache_get only */
+    uint32_t keys;           /* keys are 0..keys-1 */
+    struct readers *readers; /* NULL: fetch in expert_cache_get only */
     expert_fetch_fn fetch;
     void *user;
 };

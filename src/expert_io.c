@@ -286,6 +286,18 @@ static enum status check_scales(const struct expert_io *x, const struct place *p
     return OK;
 }
 
+bool expert_io_run(const struct expert_io *x, uint32_t key, unsigned i, unsigned *file,
+                   uint64_t *offset, uint64_t *bytes)
+{
+    struct layout l;
+    lay_out(x, key, &l);
+    if (i >= l.n_runs) return false;
+    *file = l.runs[i].file;
+    *offset = l.runs[i].offset;
+    *bytes = l.runs[i].bytes;
+    return true;
+}
+
 enum status expert_io_fetch(void *user, uint32_t key, void *dst, size_t *at, struct err *e)
 {
     const struct expert_io *x = user;

@@ -11,6 +11,8 @@
 #include "src/mem.h"
 #include "src/safetensors.h"
 
+#include <stdbool.h>
+
 struct expert_io;
 
 struct expert_io_opts {
@@ -35,6 +37,10 @@ uint64_t expert_bytes(const struct expert_io *x);
 /* What a buffer must hold for any expert: a multiple of OS_DIRECT_ALIGN, the same with direct I/O
  * and without. */
 uint64_t expert_slot_bytes(const struct expert_io *x);
+
+/* Where the i-th of an expert's runs of neighbouring bytes is; false beyond the last. */
+bool expert_io_run(const struct expert_io *x, uint32_t key, unsigned i, unsigned *file,
+                   uint64_t *offset, uint64_t *bytes);
 
 /* An expert_fetch_fn (user = struct expert_io *); key: of a layer with experts. dst: aligned to
  * OS_DIRECT_ALIGN, expert_slot_bytes long. A read that fails in spite of os.h's retries is E_IO

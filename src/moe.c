@@ -28,7 +28,6 @@ struct bufs {
     float *out;         /* [rows][latent] */
     uint32_t *guessed;  /* [rows][top_k]: the next layer's choice, guessed */
     float *unused;      /* [rows][top_k] */
-    uint8_t *likely;    /* [experts] */
 };
 
 static uint32_t inner(const struct config *k)
@@ -49,7 +48,6 @@ static void layout(struct bufs *b, struct arena *a, const struct config *k, size
     b->needed = arena_take(a, 2 * E, sizeof(uint32_t));
     b->guessed = arena_take(a, pairs, sizeof(uint32_t));
     b->unused = arena_floats(a, pairs);
-    b->likely = arena_take(a, E, 1);
     b->z = arena_floats(a, rows * Z);
     b->sum = arena_floats(a, rows * Z);
     b->in = arena_floats(a, rows * Z);
@@ -312,26 +310,27 @@ static enum status borrow_group(struct group *g, unsigned layer, uint32_t *next,
     return OK;
 }
 
-/* Adds the keys that the next layer will probably need: all of them when there are many rows, else
- * what its router would choose for this layer's input. Scores and biases of this layer are no
+/* Adds the keys that the next layer will probably need. Scores and biases of this layer are no
  * longer needed. */
 static size_t guess_next(const struct moe *m, unsigned layer, const struct layer_weights *next,
                          const struct bufs *b, const struct moe_rows *r, uint32_t *keys)
 {
     const struct config *k = m->k;
     if (!m->guess || layer + 1 >= k->layers || !k->is_moe[layer + 1]) return 0;
-    bool all = r->rows * k->top_k >= 2 * (size_t)k->experts;
-    if (!all && !next) return 0;
-    memset(b->likely, all, k->experts);
-    if (!all) {
+    guess_begin(m->guess, layer + 1, r->rows, next != NULL);
+    if (next) {
+        size_t step = (r->rows + GUESS_ROWS - 1) / GUESS_ROWS, rows = (r->rows + step - 1) / step;
         struct routing routing = {m, b, next->router_bias, b->guessed, b->unused};
-        linear_apply(m->c, &next->router, b->scores, k->experts, r->x, k->hidden, r->rows);
-        pool_run(m->c->pool, r->rows, route_row, &routing);
-        for (size_t i = 0; i < r->rows * k->top_k; i++) b->likely[b->guessed[i]] = 1;
+        linear_apply(m->c, &next->router, b->scores, k->experts, r->x, step * k->hidden, rows);
+        pool_run(m->c->pool, rows, route_row, &routing);
+        for (size_t i = 0; i < rows; i++)
+            guess_row(m->guess, b->guessed + i * k->top_k, k->top_k, b->biased + i * k->experts);
     }
     size_t n = 0;
-    for (uint32_t x = 0; x < k->experts; x++)
-        if (b->likely[x]) keys[n++] = expert_key(m->io, layer + 1, x);
+    for (uint32_t x = 0; x < k->experts; x++) {
+        uint32_t key = expert_key(m->io, layer + 1, x);
+        if (guess_worth(m->guess, x, expert_cache_ready(m->cache, key))) keys[n++] = key;
+    }
     return n;
 }
 
@@ -343,6 +342,7 @@ static enum status run_experts(struct moe *m, unsigned layer, const struct layer
     for (uint32_t x = 0; x < k->experts; x++)
         if (b->start[x] != b->start[x + 1]) b->needed[needed++] = expert_key(m->io, layer, x);
     m->uses += needed;
+    if (m->guess) guess_judge(m->guess, layer, b->start);
     expert_cache_announce(m->cache, b->needed, needed);
     size_t guessed = guess_next(m, layer, next, b, r, b->needed + needed);
     if (guessed) expert_cache_announce(m->cache, b->needed, needed + guessed);

@@ -8,6 +8,7 @@
 
 #include "src/expert_cache.h"
 #include "src/expert_io.h"
+#include "src/guess.h"
 #include "src/quant.h"
 #include "src/weights.h"
 
@@ -21,9 +22,9 @@ struct moe {
     const struct config *k;
     struct expert_cache *cache;
     const struct expert_io *io;
-    size_t group;      /* most experts borrowed at a time: cache slots - 1 at most */
-    bool guess;        /* announce what the next layer will probably need */
-    route_fn on_route; /* or NULL */
+    size_t group;        /* most experts borrowed at a time: cache slots - 1 at most */
+    struct guess *guess; /* or NULL: what the next layer needs is not announced */
+    route_fn on_route;   /* or NULL */
     void *user;
     uint64_t uses; /* (expert, sweep) pairs so far */
 };

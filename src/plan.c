@@ -283,7 +283,8 @@ enum status plan_model_load(struct plan_model *m, struct config *config, const c
         if (!rc) {
             m->expert_slot_bytes = expert_slot_bytes(io);
             m->expert_bytes = expert_bytes(io);
-            m->table_bytes = (uint64_t)config->layers * config->experts * KEY_BYTES;
+            m->table_bytes = (uint64_t)config->layers * config->experts * KEY_BYTES +
+                             guess_bytes(config->experts);
             m->expert_count = (uint64_t)config_moe_layers(config) * config->experts;
             expert_io_close(io);
         }

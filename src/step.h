@@ -23,9 +23,11 @@ struct engine {
     struct config config;
     struct plan plan;
     struct safetensors *files;
+    struct readers *readers; /* NULL: nothing is read ahead */
     struct weights *weights;
     struct expert_io *io;
     struct expert_cache *cache;
+    struct guess *guess; /* or NULL */
     struct sweep sweep;
     struct spec *spec; /* NULL: no drafts */
     struct draft_log log;

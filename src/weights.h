@@ -1,8 +1,9 @@
 /* The weights outside the routed experts: what each layer needs, where it is, and borrowing a
  * layer's matrices.
  *
- * Small vectors become F32; matrices stay as the checkpoint has them. Layers beyond the pinned ones
- * pass through two buffers: while one is in use, the layer that comes next is read into the other.
+ * Small vectors become F32; matrices stay as the checkpoint has them, and come by direct I/O.
+ * Layers beyond the pinned ones pass through two buffers: while one is in use, the readers that
+ * also bring the experts read the layer that comes next into the other, several matrices at a time.
  */
 #ifndef NS_WEIGHTS_H
 #define NS_WEIGHTS_H
@@ -10,6 +11,7 @@
 #include "src/config.h"
 #include "src/mem.h"
 #include "src/quant.h"
+#include "src/readers.h"
 #include "src/safetensors.h"
 
 struct mlp_weights {
@@ -61,12 +63,21 @@ struct weights;
 enum status weights_bytes(const struct config *c, const struct safetensors *s, unsigned layer,
                           uint64_t *bytes, struct err *e);
 
-/* Loads the global weights and layers 0..pinned-1. */
-enum status weights_open(struct weights **out, struct mem *mem, const struct config *c,
-                         const struct safetensors *s, size_t pinned, struct err *e);
+/* What loading works on. Borrowed. */
+struct weights_source {
+    struct mem *mem;
+    const struct config *config;
+    const struct safetensors *files;
+};
+
+/* Loads the global weights and layers 0..pinned-1. readers: NULL to read a layer when it is asked
+ * for. */
+enum status weights_open(struct weights **out, const struct weights_source *from, size_t pinned,
+                         struct readers *readers, struct err *e);
 void weights_close(struct weights *w);
 const struct global_weights *weights_global(const struct weights *w);
-/* The pointer is good until the next call. */
+/* The pointer is good until the next call. E_IO, E_MODEL as for loading; then it may be asked for
+ * again. */
 enum status weights_layer(struct weights *w, unsigned layer, const struct layer_weights **out,
                           struct err *e);
 /* The weights of a pinned layer; NULL for any other. */

@@ -1,5 +1,8 @@
-/* Wants, their sizes, and loading them into one block per layer. */
+/* What a layer wants, where that is in the files and in its block, and loading it. Holds nothing.
+ */
 #include "src/weights_load.h"
+
+#include "src/os.h"
 
 #include <assert.h>
 #include <inttypes.h>
@@ -8,41 +11,32 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum want_kind {
-    WANT_LINEAR, /* matrix as stored */
-    WANT_PLAIN,  /* matrix, MXFP4 expanded to BF16 */
-    WANT_VECTOR, /* F32 vector of exactly n */
-    WANT_PREFIX  /* F32 vector, the first n of at least n (padded A_log) */
-};
-
 struct want {
     char name[160];
-    enum want_kind kind;
-    uint32_t out, in; /* a vector has in 1 */
-    size_t field;     /* offset in struct layer_weights or struct global_weights */
+    enum weights_kind kind;
+    uint32_t out, in;
+    size_t field;
 };
-
-#define MAX_WANTS 40
 
 struct wants {
     const struct config *c;
     char prefix[96];
-    struct want at[MAX_WANTS];
+    struct want at[WEIGHTS_PARTS];
     size_t n;
 };
 
-static void want(struct wants *w, enum want_kind kind, const char *suffix, uint32_t out,
+static void want(struct wants *w, enum weights_kind kind, const char *suffix, uint32_t out,
                  uint32_t in, size_t field)
 {
-    assert(w->n < MAX_WANTS);
+    assert(w->n < WEIGHTS_PARTS);
     struct want *x = &w->at[w->n++];
     *x = (struct want){.kind = kind, .out = out, .in = in, .field = field};
     snprintf(x->name, sizeof x->name, "%s%s", w->prefix, suffix);
 }
 
 #define LAYER_FIELD(f)             offsetof(struct layer_weights, f)
-#define MATRIX(suffix, out, in, f) want(w, WANT_LINEAR, suffix, out, in, LAYER_FIELD(f))
-#define VECTOR(suffix, n, f)       want(w, WANT_VECTOR, suffix, n, 1, LAYER_FIELD(f))
+#define MATRIX(suffix, out, in, f) want(w, WEIGHTS_LINEAR, suffix, out, in, LAYER_FIELD(f))
+#define VECTOR(suffix, n, f)       want(w, WEIGHTS_VECTOR, suffix, n, 1, LAYER_FIELD(f))
 
 static void want_kda(struct wants *w)
 {
@@ -64,7 +58,7 @@ static void want_kda(struct wants *w)
     VECTOR("self_attn.q_conv1d.weight", C * c->conv, kda.conv_q);
     VECTOR("self_attn.k_conv1d.weight", C * c->conv, kda.conv_k);
     VECTOR("self_attn.v_conv1d.weight", C * c->conv, kda.conv_v);
-    want(w, WANT_PREFIX, "self_attn.A_log", c->kda_heads, 1, LAYER_FIELD(kda.a));
+    want(w, WEIGHTS_PREFIX, "self_attn.A_log", c->kda_heads, 1, LAYER_FIELD(kda.a));
     VECTOR("self_attn.dt_bias", C, kda.dt_bias);
     VECTOR("self_attn.o_norm.weight", c->kda_dim, kda.o_norm);
 }
@@ -82,7 +76,7 @@ static void want_mla(struct wants *w)
     }
     MATRIX("self_attn.kv_a_proj_with_mqa", c->kv_lora + c->rope_dim, D, mla.kv_a);
     VECTOR("self_attn.kv_a_layernorm.weight", c->kv_lora, mla.kv_norm);
-    want(w, WANT_PLAIN, "self_attn.kv_b_proj", H * (c->nope_dim + c->v_dim), c->kv_lora,
+    want(w, WEIGHTS_PLAIN, "self_attn.kv_b_proj", H * (c->nope_dim + c->v_dim), c->kv_lora,
          LAYER_FIELD(mla.kv_b));
     if (c->mla_gate) MATRIX("self_attn.g_proj", H * c->v_dim, D, mla.g);
     MATRIX("self_attn.o_proj", D, H * c->v_dim, mla.o);
@@ -146,12 +140,12 @@ static void want_global(struct wants *w, const struct config *c)
 {
     *w = (struct wants){.c = c};
     snprintf(w->prefix, sizeof w->prefix, "%s", c->text_prefix);
-    GLOBAL(WANT_LINEAR, "model.embed_tokens", c->vocab, c->hidden, embed);
-    GLOBAL(WANT_LINEAR, "lm_head", c->vocab, c->hidden, head);
-    GLOBAL(WANT_VECTOR, "model.norm.weight", c->hidden, 1, norm);
+    GLOBAL(WEIGHTS_LINEAR, "model.embed_tokens", c->vocab, c->hidden, embed);
+    GLOBAL(WEIGHTS_LINEAR, "lm_head", c->vocab, c->hidden, head);
+    GLOBAL(WEIGHTS_VECTOR, "model.norm.weight", c->hidden, 1, norm);
     if (c->attn_res_period) {
-        GLOBAL(WANT_VECTOR, "model.output_attn_res_norm.weight", c->hidden, 1, out_res);
-        GLOBAL(WANT_VECTOR, "model.output_attn_res_proj.weight", c->hidden, 1, out_res);
+        GLOBAL(WEIGHTS_VECTOR, "model.output_attn_res_norm.weight", c->hidden, 1, out_res);
+        GLOBAL(WEIGHTS_VECTOR, "model.output_attn_res_proj.weight", c->hidden, 1, out_res);
     }
 }
 
@@ -163,11 +157,15 @@ static void wants_of(struct wants *w, const struct config *c, unsigned layer)
         want_layer(w, c, layer);
 }
 
-/* Where one want lives in the files, checked against its shape. */
-struct found {
-    enum dtype type;
-    const struct tensor_info *main, *scale;
-};
+static uint64_t up(uint64_t n, uint64_t to)
+{
+    return (n + to - 1) / to * to;
+}
+
+static unsigned unit_of(enum dtype type)
+{
+    return type == DT_F32 ? 4 : type == DT_BF16 ? 2 : 1;
+}
 
 static enum status bad_shape(const struct tensor_info *t, const struct want *w, struct err *e)
 {
@@ -176,12 +174,12 @@ static enum status bad_shape(const struct tensor_info *t, const struct want *w, 
         size_t n = strlen(dims);
         snprintf(dims + n, sizeof dims - n, "%s%" PRIu64, i ? ", " : "", t->shape[i]);
     }
-    if (w->kind == WANT_LINEAR || w->kind == WANT_PLAIN)
+    if (w->kind == WEIGHTS_LINEAR || w->kind == WEIGHTS_PLAIN)
         return err_set(e, E_MODEL,
                        "tensor %s has shape [%s], expected a matrix [%u, %u] as F32, BF16 or MXFP4",
                        t->name, dims, w->out, w->in);
     return err_set(e, E_MODEL, "tensor %s has shape [%s], expected %s%u values as F32 or BF16",
-                   t->name, dims, w->kind == WANT_PREFIX ? "at least " : "", w->out);
+                   t->name, dims, w->kind == WEIGHTS_PREFIX ? "at least " : "", w->out);
 }
 
 static bool is_matrix(const struct tensor_info *t, uint64_t out, uint64_t in)
@@ -189,8 +187,8 @@ static bool is_matrix(const struct tensor_info *t, uint64_t out, uint64_t in)
     return t->dims == 2 && t->shape[0] == out && t->shape[1] == in;
 }
 
-static enum status find_matrix(const struct safetensors *s, const struct want *w, struct found *f,
-                               struct err *e)
+static enum status find_matrix(const struct safetensors *s, const struct want *w,
+                               struct weights_part *f, struct err *e)
 {
     char name[192];
     snprintf(name, sizeof name, "%s.weight", w->name);
@@ -215,73 +213,112 @@ static enum status find_matrix(const struct safetensors *s, const struct want *w
     return OK;
 }
 
-static enum status find_vector(const struct safetensors *s, const struct want *w, struct found *f,
-                               struct err *e)
+static enum status find_vector(const struct safetensors *s, const struct want *w,
+                               struct weights_part *f, struct err *e)
 {
     f->main = safetensors_find(s, w->name);
     if (!f->main) return err_set(e, E_MODEL, "tensor %s is missing", w->name);
     f->type = f->main->type;
     if (f->type != DT_F32 && f->type != DT_BF16) return bad_shape(f->main, w, e);
     uint64_t n = f->main->bytes / (f->type == DT_F32 ? 4 : 2);
-    bool ok = w->kind == WANT_PREFIX ? n >= w->out && n <= (uint64_t)w->out + 4096 : n == w->out;
+    bool ok = w->kind == WEIGHTS_PREFIX ? n >= w->out && n <= (uint64_t)w->out + 4096 : n == w->out;
     return ok ? OK : bad_shape(f->main, w, e);
 }
 
-static enum status find(const struct safetensors *s, const struct want *w, struct found *f,
+static enum status find(const struct safetensors *s, const struct want *w, struct weights_part *f,
                         struct err *e)
 {
-    *f = (struct found){0};
-    bool matrix = w->kind == WANT_LINEAR || w->kind == WANT_PLAIN;
+    bool matrix = w->kind == WEIGHTS_LINEAR || w->kind == WEIGHTS_PLAIN;
     return matrix ? find_matrix(s, w, f, e) : find_vector(s, w, f, e);
 }
 
-static uint64_t up64(uint64_t n)
+/* Room for a tensor in the block: where it begins, and the end of what is written with it. */
+static uint64_t place(const struct tensor_info *t, unsigned unit, uint64_t *end)
 {
-    return (n + 63) & ~(uint64_t)63;
+    uint64_t at = up(*end, 64);
+    if (t->bytes < WEIGHTS_DIRECT || t->offset % unit) {
+        *end = at + t->bytes;
+        return at;
+    }
+    at = up(*end, OS_DIRECT_ALIGN) + t->offset % OS_DIRECT_ALIGN;
+    *end = up(at + t->bytes, OS_DIRECT_ALIGN);
+    return at;
 }
 
-/* Bytes in the block: weights, scales, each aligned. A vector is stored as F32. */
-static uint64_t want_bytes(const struct want *w, const struct found *f)
+/* A vector is stored as F32. */
+static void place_part(struct weights_part *p, uint64_t *end)
 {
-    if (w->kind == WANT_VECTOR || w->kind == WANT_PREFIX)
-        return up64((uint64_t)w->out * sizeof(float));
-    if (w->kind == WANT_PLAIN && f->type == DT_MXFP4) return up64((uint64_t)w->out * w->in * 2);
-    return up64(f->main->bytes) + (f->scale ? up64(f->scale->bytes) : 0);
+    bool vector = p->kind == WEIGHTS_VECTOR || p->kind == WEIGHTS_PREFIX;
+    if (vector || (p->kind == WEIGHTS_PLAIN && p->type == DT_MXFP4)) {
+        p->at = up(*end, 64);
+        *end = p->at + (uint64_t)p->out * p->in * (vector ? 4 : 2);
+        return;
+    }
+    p->at = place(p->main, unit_of(p->type), end);
+    if (p->scale) p->scale_at = place(p->scale, 1, end);
+}
+
+enum status weights_parts_of(struct weights_parts *p, const struct config *c,
+                             const struct safetensors *s, unsigned layer, struct err *e)
+{
+    struct wants w;
+    wants_of(&w, c, layer);
+    *p = (struct weights_parts){.n = w.n};
+    for (size_t i = 0; i < w.n; i++) {
+        const struct want *x = &w.at[i];
+        struct weights_part *to = &p->part[i];
+        *to = (struct weights_part){.kind = x->kind, .out = x->out, .in = x->in, .field = x->field};
+        enum status rc = find(s, x, to, e);
+        if (rc) return rc;
+        place_part(to, &p->bytes);
+    }
+    p->bytes = up(p->bytes, 64);
+    return OK;
 }
 
 enum status weights_bytes(const struct config *c, const struct safetensors *s, unsigned layer,
                           uint64_t *bytes, struct err *e)
 {
-    struct wants w;
-    wants_of(&w, c, layer);
-    *bytes = 0;
-    for (size_t i = 0; i < w.n; i++) {
-        struct found f;
-        enum status rc = find(s, &w.at[i], &f, e);
-        if (rc) return rc;
-        *bytes += want_bytes(&w.at[i], &f);
-    }
-    return OK;
+    struct weights_parts p;
+    enum status rc = weights_parts_of(&p, c, s, layer, e);
+    *bytes = p.bytes + OS_DIRECT_ALIGN;
+    return rc;
+}
+
+/* A tensor to where place() put it. */
+static enum status read_tensor(const struct safetensors *s, const struct tensor_info *t, char *dst,
+                               struct err *e)
+{
+    uint64_t before = t->offset % OS_DIRECT_ALIGN;
+    bool placed = t->bytes >= WEIGHTS_DIRECT && (uintptr_t)dst % OS_DIRECT_ALIGN == before;
+    if (!placed || !safetensors_direct(s, t->file)) return safetensors_read(s, t, dst, e);
+    size_t got;
+    enum status rc = safetensors_read_raw(s, t->file, t->offset - before, dst - before,
+                                          up(before + t->bytes, OS_DIRECT_ALIGN), &got, e);
+    assert(rc || got >= before + t->bytes);
+    if (rc) err_wrap(e, "tensor %s", t->name);
+    return rc;
 }
 
 /* Reads a vector as F32, its first n values. */
-static enum status load_vector(const struct safetensors *s, const struct found *f, float *dst,
-                               uint32_t n, struct err *e)
+static enum status load_vector(const struct safetensors *s, const struct weights_part *p,
+                               float *dst, struct err *e)
 {
-    void *raw = malloc(f->main->bytes);
-    if (!raw) return err_set(e, E_NOMEM, "tensor %s: no memory", f->main->name);
-    enum status rc = safetensors_read(s, f->main, raw, e);
-    if (!rc && f->type == DT_F32) memcpy(dst, raw, n * sizeof(float));
-    if (!rc && f->type == DT_BF16)
-        for (uint32_t i = 0; i < n; i++) dst[i] = bf16_to_f32(((uint16_t *)raw)[i]);
-    for (uint32_t i = 0; !rc && i < n; i++)
+    const struct tensor_info *t = p->main;
+    void *raw = malloc(t->bytes);
+    if (!raw) return err_set(e, E_NOMEM, "tensor %s: no memory", t->name);
+    enum status rc = safetensors_read(s, t, raw, e);
+    if (!rc && p->type == DT_F32) memcpy(dst, raw, p->out * sizeof(float));
+    if (!rc && p->type == DT_BF16)
+        for (uint32_t i = 0; i < p->out; i++) dst[i] = bf16_to_f32(((uint16_t *)raw)[i]);
+    for (uint32_t i = 0; !rc && i < p->out; i++)
         if (!isfinite(dst[i]))
-            rc = err_set(e, E_MODEL, "tensor %s: value %u is not finite", f->main->name, i);
+            rc = err_set(e, E_MODEL, "tensor %s: value %u is not finite", t->name, i);
     free(raw);
     return rc;
 }
 
-static enum status check_scales(const struct tensor_info *t, const uint8_t *scale, struct err *e)
+static enum status check_scales(const struct tensor_info *t, const void *scale, struct err *e)
 {
     if (memchr(scale, 255, t->bytes))
         return err_set(e, E_MODEL, "tensor %s holds the scale code 255 (not a number)", t->name);
@@ -289,70 +326,67 @@ static enum status check_scales(const struct tensor_info *t, const uint8_t *scal
 }
 
 /* MXFP4 to BF16, which is exact (kimi-k3 1.4). */
-static enum status load_expanded(const struct safetensors *s, const struct want *w,
-                                 const struct found *f, struct mem *mem, uint16_t *dst,
-                                 struct err *e)
+static enum status load_expanded(const struct safetensors *s, const struct weights_part *p,
+                                 struct mem *mem, uint16_t *dst, struct err *e)
 {
     uint8_t *raw;
-    enum status rc = mem_array(mem, &raw, 1, f->main->bytes + f->scale->bytes, f->main->name, e);
+    enum status rc = mem_array(mem, &raw, 1, p->main->bytes + p->scale->bytes, p->main->name, e);
     if (rc) return rc;
-    float *row = malloc(w->in * sizeof *row);
-    if (!row) rc = err_set(e, E_NOMEM, "tensor %s: no memory", f->main->name);
-    if (!rc) rc = safetensors_read(s, f->main, raw, e);
-    if (!rc) rc = safetensors_read(s, f->scale, raw + f->main->bytes, e);
-    if (!rc) rc = check_scales(f->scale, raw + f->main->bytes, e);
-    struct linear l = {DT_MXFP4, w->out, w->in, raw, raw + f->main->bytes};
-    for (uint32_t o = 0; !rc && o < w->out; o++) {
+    float *row = malloc(p->in * sizeof *row);
+    if (!row) rc = err_set(e, E_NOMEM, "tensor %s: no memory", p->main->name);
+    if (!rc) rc = safetensors_read(s, p->main, raw, e);
+    if (!rc) rc = safetensors_read(s, p->scale, raw + p->main->bytes, e);
+    if (!rc) rc = check_scales(p->scale, raw + p->main->bytes, e);
+    struct linear l = {DT_MXFP4, p->out, p->in, raw, raw + p->main->bytes};
+    for (uint32_t o = 0; !rc && o < p->out; o++) {
         linear_row(&l, o, row);
-        for (uint32_t i = 0; i < w->in; i++) dst[(size_t)o * w->in + i] = f32_to_bf16(row[i]);
+        for (uint32_t i = 0; i < p->in; i++) dst[(size_t)o * p->in + i] = f32_to_bf16(row[i]);
     }
     free(row);
     mem_free(mem, raw);
     return rc;
 }
 
-static enum status load_matrix(const struct weights_source *ws, const struct want *w,
-                               const struct found *f, char *at, struct linear *l, struct err *e)
+enum status weights_part_load(const struct weights_source *s, const struct weights_part *p,
+                              char *block, uint64_t *bytes, struct err *e)
 {
-    *l = (struct linear){.type = f->type, .out = w->out, .in = w->in, .w = at};
-    if (w->kind == WANT_PLAIN && f->type == DT_MXFP4) {
-        l->type = DT_BF16;
-        return load_expanded(ws->files, w, f, ws->mem, (uint16_t *)at, e);
-    }
-    enum status rc = safetensors_read(ws->files, f->main, at, e);
-    if (rc || !f->scale) return rc;
-    uint8_t *scale = (uint8_t *)at + up64(f->main->bytes);
-    l->scale = scale;
-    rc = safetensors_read(ws->files, f->scale, scale, e);
-    return rc ? rc : check_scales(f->scale, scale, e);
+    char *at = block + p->at;
+    *bytes = p->main->bytes + (p->scale ? p->scale->bytes : 0);
+    if (p->kind == WEIGHTS_VECTOR || p->kind == WEIGHTS_PREFIX)
+        return load_vector(s->files, p, (float *)(void *)at, e);
+    if (p->kind == WEIGHTS_PLAIN && p->type == DT_MXFP4)
+        return load_expanded(s->files, p, s->mem, (uint16_t *)(void *)at, e);
+    enum status rc = read_tensor(s->files, p->main, at, e);
+    if (rc || !p->scale) return rc;
+    rc = read_tensor(s->files, p->scale, block + p->scale_at, e);
+    return rc ? rc : check_scales(p->scale, block + p->scale_at, e);
 }
 
-/* Loads every want into the block and points the fields of base at it. Two vectors with one field
- * are multiplied into the first: norm weight times projection (AttnRes). */
-static enum status load_wants(const struct weights_source *ws, const struct wants *w, char *block,
-                              void *base, struct err *e)
+static void point_matrix(const struct weights_part *p, char *block, struct linear *l)
 {
-    char *at = block;
-    for (size_t i = 0; i < w->n; i++) {
-        const struct want *x = &w->at[i];
-        struct found f;
-        enum status rc = find(ws->files, x, &f, e);
-        if (rc) return rc;
-        if (x->kind == WANT_LINEAR || x->kind == WANT_PLAIN) {
-            rc = load_matrix(ws, x, &f, at, (struct linear *)((char *)base + x->field), e);
-        } else {
-            float **field = (float **)((char *)base + x->field);
-            rc = load_vector(ws->files, &f, (float *)at, x->out, e);
-            bool second = i && w->at[i - 1].field == x->field;
-            if (second)
-                for (uint32_t d = 0; d < x->out; d++) (*field)[d] *= ((float *)at)[d];
-            else
-                *field = (float *)at;
+    *l = (struct linear){.type = p->type, .out = p->out, .in = p->in, .w = block + p->at};
+    if (p->kind == WEIGHTS_PLAIN && p->type == DT_MXFP4)
+        l->type = DT_BF16;
+    else if (p->scale)
+        l->scale = (uint8_t *)block + p->scale_at;
+}
+
+/* Two vectors with one field are multiplied into the first: norm weight times projection (AttnRes).
+ */
+static void point_fields(const struct weights_parts *p, char *block, char *base)
+{
+    for (size_t i = 0; i < p->n; i++) {
+        const struct weights_part *x = &p->part[i];
+        if (x->kind == WEIGHTS_LINEAR || x->kind == WEIGHTS_PLAIN) {
+            point_matrix(x, block, (struct linear *)(void *)(base + x->field));
+            continue;
         }
-        if (rc) return rc;
-        at += want_bytes(x, &f);
+        float **field = (float **)(void *)(base + x->field), *v = (float *)(void *)(block + x->at);
+        if (i && p->part[i - 1].field == x->field)
+            for (uint32_t d = 0; d < x->out; d++) (*field)[d] *= v[d];
+        else
+            *field = v;
     }
-    return OK;
 }
 
 /* Turns the key part of kv_b round in place, head by head: [nope][kv_lora] becomes [kv_lora][nope].
@@ -373,24 +407,17 @@ static enum status transpose_keys(const struct config *c, struct linear *kv_b, s
     return OK;
 }
 
-enum status weights_load_layer(const struct weights_source *s, unsigned layer, void *block,
-                               struct layer_weights *l, struct err *e)
+enum status weights_layer_ready(const struct config *c, const struct weights_parts *p, char *block,
+                                unsigned layer, struct layer_weights *l, struct err *e)
 {
-    const struct config *c = s->config;
-    struct wants w;
-    want_layer(&w, c, layer);
-    enum status rc = load_wants(s, &w, block, l, e);
-    if (rc) return rc;
+    point_fields(p, block, (char *)l);
     if (c->kind[layer] == LAYER_MLA) return transpose_keys(c, &l->mla.kv_b, e);
     float *a = (float *)(uintptr_t)l->kda.a;
     for (uint32_t h = 0; h < c->kda_heads; h++) a[h] = expf(a[h]);
     return OK;
 }
 
-enum status weights_load_global(const struct weights_source *s, void *block,
-                                struct global_weights *g, struct err *e)
+void weights_global_ready(const struct weights_parts *p, char *block, struct global_weights *g)
 {
-    struct wants w;
-    want_global(&w, s->config);
-    return load_wants(s, &w, block, g, e);
+    point_fields(p, block, (char *)g);
 }

@@ -185,17 +185,17 @@ static void scale(float *out, size_t n)
     for (size_t p = 0; p < all.pairs && n; p++) out[p] /= (float)n;
 }
 
-enum guess { AVERAGE, KIND, ROUTES, TOKENS, TRUTH, GUESSES };
+enum guess_by { AVERAGE, KIND, ROUTES, TOKENS, TRUTH, GUESSES };
 static const char *const names[] = {"average of all", "same kind of prompt", "early layers' routes",
                                     "tokens in common", "the truth"};
 
-static double likeness(enum guess how, const struct taken *a, const struct taken *b)
+static double likeness(enum guess_by how, const struct taken *a, const struct taken *b)
 {
     if (how == ROUTES) return cosine(a->early, b->early, EARLY * all.experts);
     return cosine(a->bag, b->bag, all.bag_size);
 }
 
-static void nearest(enum guess how, const struct taken *j, float *out)
+static void nearest(enum guess_by how, const struct taken *j, float *out)
 {
     bool taken[MOST_JOBS] = {0};
     size_t n = 0;
@@ -215,7 +215,7 @@ static void nearest(enum guess how, const struct taken *j, float *out)
     scale(out, n);
 }
 
-static void guess(enum guess how, const struct taken *j, float *out)
+static void guess(enum guess_by how, const struct taken *j, float *out)
 {
     size_t n = 0;
     memset(out, 0, all.pairs * sizeof *out);
@@ -372,7 +372,7 @@ static void tell(void)
     printf("%-22s %8s %18s  %s\n", "guess", "recall", "experts a token", "fewer, by shuffle");
     for (int s = 0; s < SHUFFLES; s++) base[s] = shuffled(NULL, (unsigned long long)s + 1);
     printf("%-22s %8s %18.2f\n", "none", "", (base[0] + base[1] + base[2]) / SHUFFLES);
-    for (enum guess how = AVERAGE; how < GUESSES; how++) {
+    for (enum guess_by how = AVERAGE; how < GUESSES; how++) {
         double hit = 0, need[SHUFFLES], sum = 0;
         if (how == TOKENS && !all.job[0].bag) continue;
         for (size_t i = 1; i < all.n; i += 2) {

@@ -105,6 +105,10 @@ expect "sidecar texts" 0 "1 done" run "$tmp/pics" --prompt "Caption this image."
 holds "beside the picture" "$tmp/pics/one.txt" "circle" 1
 expect "info" 0 "8: 6 KDA, 2 MLA" "$nightshift" info -m "$model"
 expect "plan" 0 "experts cached" "$nightshift" plan -m "$model" --ram 200M
+expect "a plan without jobs says for which it is" 0 "pictures of up to 1920 x 1080" "$nightshift" plan -m "$model" --ram 200M
+expect "a plan for jobs" 0 "expected: .* jobs an hour" "$nightshift" plan "$tmp/good.jsonl" -m "$model" --ram 200M
+echo "{}" >"$tmp/none.jsonl"
+expect "a plan without a job that can run" 3 "no job that can run" "$nightshift" plan "$tmp/none.jsonl" -m "$model" --ram 200M
 expect "a plan that cannot work is refused with the floor" 2 "needs at least" "$nightshift" plan -m "$model" --ram 10M
 expect "progress as JSON" 0 '"event":"ended"' run "$tmp/good.jsonl" -o "$tmp/json.out" --progress json
 

@@ -53,18 +53,21 @@ static enum status sweep(struct expert_io *x, struct expert_cache *c)
     return rc;
 }
 
-static enum status run(const char *dir, bool direct, unsigned readers, int64_t fail_alloc)
+static enum status run(const char *dir, bool direct, unsigned threads, int64_t fail_alloc)
 {
     struct mem mem;
     struct safetensors *files = NULL;
     struct expert_io *x = NULL;
     struct expert_cache *c = NULL;
+    struct readers *readers = NULL;
     mem_init(&mem, 0);
     mem.fail_at = fail_alloc;
     enum status rc = safetensors_open(&files, dir, direct, &e);
     if (rc) goto out;
     struct expert_io_opts io = {&mem, files, EXPERT_NAME, (uint8_t[]){1}, 1, EXPERTS, IN, WIDTH};
     rc = expert_io_open(&x, &io, &e);
+    if (rc) goto out;
+    if (threads) rc = readers_open(&readers, threads, &e);
     if (rc) goto out;
     struct expert_cache_opts o = {
         &mem, EXPERTS / 3, expert_slot_bytes(x), EXPERTS, readers, expert_io_fetch, x};
@@ -73,6 +76,7 @@ static enum status run(const char *dir, bool direct, unsigned readers, int64_t f
     rc = sweep(x, c);
 out:
     expert_cache_close(c);
+    readers_close(readers);
     expert_io_close(x);
     safetensors_close(files);
     mem_close(&mem);

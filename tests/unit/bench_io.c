@@ -103,6 +103,28 @@ TEST(plain_loops)
     end();
 }
 
+/* In a region, streams and plain loops read the same: all bytes of its experts, and no others but
+ * what lies between them. */
+TEST(region)
+{
+    struct bench_io_opts o;
+    struct bench_io_stream s;
+    struct err e;
+    CHECK(begin(&o));
+    size_t first = 0;
+    o.region = config.experts;
+    CHECK_OK(bench_io_stream(&o, 4, &first, &s, &e), e);
+    CHECK_INT(s.experts, config.experts);
+    struct bench_io_loop l = {1, OS_DIRECT_ALIGN, 0};
+    CHECK_OK(bench_io_plain(&o, &l, &e), e);
+    CHECK(place + 2 * OS_DIRECT_ALIGN > config.experts * expert_bytes(io));
+    uint64_t part = place;
+    place = o.region = 0;
+    CHECK_OK(bench_io_plain(&o, &l, &e), e);
+    CHECK(place > 2 * part);
+    end();
+}
+
 /* A disk that fails ends the loop with its error. */
 TEST(read_errors)
 {

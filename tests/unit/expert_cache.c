@@ -13,6 +13,7 @@ enum { KEYS = 60, SLOT = 4096, RECORD = 1000 };
 static struct err e;
 static struct mem mem;
 static struct expert_cache *c;
+static struct readers *readers;
 
 /* A store of made-up records. Each key counts its fetches; closed keys wait for the gate. */
 static struct {
@@ -73,8 +74,10 @@ static bool overlapped(void)
     return o;
 }
 
-static enum status begin(size_t slots, unsigned readers)
+static enum status begin(size_t slots, unsigned threads)
 {
+    readers = NULL;
+    if (threads && readers_open(&readers, threads, &e)) return e.code;
     memset(store.fetched, 0, sizeof store.fetched);
     store.overlapped = false;
     store.fail_every = store.count = 0;
@@ -92,6 +95,7 @@ static void end(void)
 {
     expert_cache_close(c);
     c = NULL;
+    readers_close(readers);
     mem_close(&mem);
 }
 
@@ -169,8 +173,8 @@ TEST(bytes_are_right)
     unsigned long long seed = 7;
     static const size_t slots[] = {2, 3, 7, 40, KEYS};
     for (size_t i = 0; i < sizeof slots / sizeof *slots; i++)
-        for (unsigned readers = 0; readers < 4; readers += readers + 1) {
-            CHECK_OK(begin(slots[i], readers), e);
+        for (unsigned n = 0; n < 4; n += n + 1) {
+            CHECK_OK(begin(slots[i], n), e);
             CHECK(sweeps(slots[i], &seed));
             CHECK(!overlapped());
             end();
@@ -205,14 +209,14 @@ static void *use_random(void *arg)
 TEST(threads)
 {
     enum { THREADS = 4 };
-    for (unsigned readers = 0; readers < 4; readers += 3)
+    for (unsigned n = 0; n < 4; n += 3)
         for (unsigned fail_every = 0; fail_every < 6; fail_every += 5) {
             pthread_t t[THREADS];
             unsigned long long seeds[THREADS];
-            CHECK_OK(begin(THREADS + 1, readers), e);
+            CHECK_OK(begin(THREADS + 1, n), e);
             store.fail_every = fail_every;
             for (int i = 0; i < THREADS; i++) {
-                seeds[i] = (unsigned long long)i + 100 * readers;
+                seeds[i] = (unsigned long long)i + 100 * n;
                 CHECK(pthread_create(&t[i], NULL, use_random, &seeds[i]) == 0);
             }
             bool ok = true;
@@ -416,7 +420,8 @@ TEST(hot_records_stay)
 TEST(allocations)
 {
     struct expert_cache_opts o = {
-        .mem = &mem, .slots = 10, .slot_bytes = 5000, .keys = KEYS, .readers = 2, .fetch = fetch};
+        .mem = &mem, .slots = 10, .slot_bytes = 5000, .keys = KEYS, .fetch = fetch};
+    CHECK_OK(readers_open(&o.readers, 2, &e), e);
     mem_init(&mem, 10 * 8192);
     CHECK_ERR(expert_cache_open(&c, &o, &e), E_BUDGET, e, "expert cache");
     mem_close(&mem);
@@ -435,6 +440,7 @@ TEST(allocations)
         expert_cache_close(c);
         mem_close(&mem);
     }
+    readers_close(o.readers);
     CHECK(n > 5);
 }
 
