@@ -10,7 +10,7 @@ import sys
 import torch
 from safetensors.torch import load_file, save_file
 
-import mxfp4
+import microscaling
 from model import Config, Demo
 from processor import PATCH, PATCH_LIMIT, SIDE_LIMIT
 from tokens import Tokenizer
@@ -29,7 +29,7 @@ def tensors(model):
         stem, _, last = name.rpartition(".")
         if stem.endswith(".experts") and last in EXPERT:
             for e, matrix in enumerate(t):
-                packed, scale = mxfp4.pack(matrix)
+                packed, scale = microscaling.pack(matrix)
                 out[f"{stem}.{e}.{last}.weight_packed"], out[f"{stem}.{e}.{last}.weight_scale"] = packed, scale
         elif name.endswith(F32):
             # The published files pad A_log to the width of a head with zeros.
@@ -46,7 +46,7 @@ def config_json(c, tok):
     s = tok.special
     ids = {"bos_token_id": s["[BOS]"], "eos_token_id": s["<|end_of_msg|>"], "pad_token_id": s["[PAD]"]}
     full = [n + 1 for n in c.full]
-    weights = {"num_bits": 4, "type": "float", "strategy": "group", "group_size": mxfp4.GROUP, "symmetric": True,
+    weights = {"num_bits": 4, "type": "float", "strategy": "group", "group_size": microscaling.GROUP, "symmetric": True,
                "dynamic": False, "scale_dtype": "torch.uint8", "observer": "minmax"}
     group = {"format": "mxfp4-pack-quantized", "targets": ["Linear"], "input_activations": None,
              "output_activations": None, "weights": weights}
@@ -157,7 +157,7 @@ def load(folder):
         if stem.endswith(".experts") and last in EXPERT:
             for e in range(len(t)):
                 one = f"{stem}.{e}.{last}.weight"
-                t[e] = mxfp4.unpack(held[one + "_packed"], held[one + "_scale"])
+                t[e] = microscaling.unpack(held[one + "_packed"], held[one + "_scale"])
         else:
             value = held[name].float()
             t.copy_(value[:len(t)] if last == "A_log" else value)

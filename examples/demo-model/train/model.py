@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch import nn
 
 import kda
-import mxfp4
+import microscaling
 import world
 
 
@@ -302,7 +302,7 @@ class Experts(nn.Module):
 
     def forward(self, x, chosen, weight):
         c = self.c
-        w1, w2, w3 = (mxfp4.fake(w) if self.rounded else w for w in (self.w1, self.w2, self.w3))
+        w1, w2, w3 = (microscaling.fake(w) if self.rounded else w for w in (self.w1, self.w2, self.w3))
         expert, order = chosen.flatten().sort(stable=True)
         count = torch.bincount(expert, minlength=c.experts)
         slots = -(-int(count.max()) // 8) * 8
@@ -310,12 +310,13 @@ class Experts(nn.Module):
         slot = expert * slots + torch.arange(len(expert), device=x.device) - first[expert]
         source = torch.full((c.experts * slots,), len(x), device=x.device)
         source[slot] = order // c.top
-        taken = F.pad(x, (0, 0, 0, 1))[source].view(c.experts, slots, -1)
+        taken = F.pad(x, (0, 0, 0, 1)).index_select(0, source).view(c.experts, slots, -1)
         gate, up = torch.bmm(taken, torch.cat([w1, w3], 1).transpose(1, 2)).split(c.expert, -1)
         y = torch.bmm(situ(c, gate, up).to(taken.dtype), w2.transpose(1, 2)).flatten(0, 1)
         where = torch.empty_like(slot)
         where[order] = slot
-        return (y[where].view(*chosen.shape, -1).float() * weight.unsqueeze(-1)).sum(1), count
+        mine = y.index_select(0, where).view(*chosen.shape, -1)
+        return (mine.float() * weight.unsqueeze(-1)).sum(1), count
 
 
 class MoE(nn.Module):
@@ -404,7 +405,7 @@ class Rows:
         return out.index_copy(0, self.at, x).unflatten(0, self.shape)
 
     def collect(self, x):
-        return x.flatten(0, 1)[self.at]
+        return x.flatten(0, 1).index_select(0, self.at)
 
 
 class Trunk(nn.Module):

@@ -24,27 +24,35 @@ from model import Config, Demo
 from tokens import Tokenizer, learn
 
 GUESS = 1 << 20  # steps, while --minutes has not been measured
-MEASURE = range(10, 40)  # the steps that tell how many fit
+MEASURE = range(10, 40)  # the steps of a stage that tell how many fit
 
 
 class Plan:
-    """Which stage a step belongs to; the number of steps is shared with the processes that make batches."""
+    """Which stage a step belongs to. Its two numbers are shared with the processes that make batches."""
 
     def __init__(self, steps, sight):
-        self.steps, self.sight = multiprocessing.Value("q", steps), sight
+        """sight: how many of the steps are the first stage."""
+        self.steps, self.sight = multiprocessing.Value("q", steps), multiprocessing.Value("q", sight)
 
     def at(self, step):
-        progress = step / self.steps.value
-        if progress < self.sight:
-            return "sight", progress / self.sight
-        return "lessons", min(1.0, (progress - self.sight) / (1 - self.sight))
+        sight, steps = self.sight.value, self.steps.value
+        if step < sight:
+            return "sight", step / sight
+        return "lessons", min(1.0, (step - sight) / max(1, steps - sight))
 
     def progress(self, step):
         return min(1.0, step / self.steps.value)
 
     def since_stage(self, step):
-        start = math.ceil(self.sight * self.steps.value)
-        return step - start if step >= start else step
+        return step - self.sight.value if step >= self.sight.value else step
+
+    def fit(self, step, each, total, left, share):
+        """Seconds: of a step of this stage, of the whole run, of what is left; share: of the time, for the first stage."""
+        if step < self.sight.value:
+            self.sight.value = max(2 * MEASURE.stop, int(share * total / each))
+            self.steps.value = self.sight.value + int((1 - share) * total / (2 * each))  # lessons take about twice as long
+        else:
+            self.steps.value = step + max(1, int(left / each))
 
 
 def options():
@@ -54,7 +62,7 @@ def options():
     p.add_argument("--minutes", type=float, help="instead of --steps: as many as fit into so many minutes")
     p.add_argument("--stop-after", type=float, default=1e9, help="save and stop after so many minutes; run again to go on")
     p.add_argument("--batch", type=int, default=256, help="conversations, or pictures, of a step")
-    p.add_argument("--sight", type=float, default=0.25, help="share of the steps for the tower alone")
+    p.add_argument("--sight", type=float, default=0.25, help="share of the steps, or minutes, for the tower alone")
     p.add_argument("--rate", type=float, default=1.5e-3, help="highest learning rate")
     p.add_argument("--seed", type=int, default=1)
     p.add_argument("--experts", type=int, default=Config.experts)
@@ -165,8 +173,9 @@ def begin(o):
     if o.source:
         warm.begin(model, tok, o.source)
     return {"config": dataclasses.asdict(config), "ranks": tok.ranks, "model": model.state_dict(), "optimizer": None,
-            "step": 0, "steps": GUESS if o.minutes else o.steps, "seed": o.seed, "batch": o.batch, "sight": o.sight,
-            "rate": o.rate, "seconds": 0.0, "pictures": 0}
+            "step": 0, "steps": GUESS if o.minutes else o.steps,
+            "sight": int(o.sight * (GUESS if o.minutes else o.steps)),
+            "seed": o.seed, "batch": o.batch, "rate": o.rate, "seconds": 0.0, "pictures": 0}
 
 
 class Trainer:
@@ -186,13 +195,15 @@ class Trainer:
             self.optimizer.load_state_dict(self.saved["optimizer"])
         self.plan = Plan(self.saved["steps"], self.saved["sight"])
         self.step, self.seconds, self.pictures = (self.saved[k] for k in ("step", "seconds", "pictures"))
+        self.mark = None
         self.dtype = torch.bfloat16 if has_fast_bf16(o.device) else torch.float32
         count = sum(p.numel() for n, p in self.model.named_parameters() if not n.startswith("auxiliary"))
         print(f"{count} parameters, {o.device}, {self.dtype}, step {self.step}", flush=True)
 
     def save(self):
         state = {**self.saved, "model": self.model.state_dict(), "optimizer": self.optimizer.state_dict(),
-                 "step": self.step, "steps": self.plan.steps.value, "seconds": self.seconds, "pictures": self.pictures}
+                 "step": self.step, "steps": self.plan.steps.value, "sight": self.plan.sight.value, "seconds": self.seconds,
+                 "pictures": self.pictures}
         torch.save(state, self.path + ".new")
         os.replace(self.path + ".new", self.path)
 
@@ -216,12 +227,15 @@ class Trainer:
         load = torch.stack([m.count.float() for m in self.model.moe()])
         log["uneven"] = (load.amax(1) / load.mean(1)).mean()
 
-    def measured(self, started):
-        """With --minutes: after the first steps the number of steps that fit is known, and kept."""
-        if self.plan.steps.value == GUESS and self.step == MEASURE.stop:
-            each = (time.time() - started) / len(MEASURE)
-            self.plan.steps.value = max(2 * MEASURE.stop, int((self.o.minutes * 60 - self.seconds) / each))
-            print(f"{each:.2f} s a step: {self.plan.steps.value} steps", flush=True)
+    def measure(self, now):
+        """With --minutes: early in each stage its steps are timed, and as many planned as fit."""
+        nth = self.plan.since_stage(self.step)
+        if nth == MEASURE.start:
+            self.mark = now
+        elif nth == MEASURE.stop and self.mark:
+            each, total = (now - self.mark) / len(MEASURE), self.o.minutes * 60
+            self.plan.fit(self.step, each, total, total - self.seconds, self.o.sight)
+            print(f"{each:.2f} s a step: {self.plan.steps.value} steps, {self.plan.sight.value} of them sight", flush=True)
 
     def report(self, logs, pictures, seconds):
         mean = {k: sum(float(x[k]) for x in logs if k in x) / max(1, sum(k in x for x in logs))
@@ -241,7 +255,7 @@ class Trainer:
         data = batches.loader(self.tok, self.plan, self.saved["seed"], self.step, self.saved["batch"], o.workers,
                               o.device == "cuda")
         begun = saved = examined = logged = now = time.time()
-        measuring, logs, pictures = now, [], 0
+        logs, pictures = [], 0
         for batch in data:
             if self.step >= self.plan.steps.value or now - begun > o.stop_after * 60:
                 break
@@ -252,9 +266,8 @@ class Trainer:
             pictures += len(batch.get("grids", ()))
             before, now = now, time.time()
             self.seconds += now - before
-            if self.step == MEASURE.start:
-                measuring = now
-            self.measured(measuring)
+            if o.minutes:
+                self.measure(now)
             if self.step % o.log_every == 0:
                 self.report(logs, pictures, now - logged)
                 self.pictures += pictures
