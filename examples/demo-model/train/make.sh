@@ -1,9 +1,9 @@
 #!/bin/sh
 # Makes the demo model from nothing: make.sh [OPTION...], from the root of the repository; options go to train.py (--help).
-# OUT (build/train): folder of the checkpoint, of its log, and of the model in the Hugging Face layout, OUT/model. PYTHON: with
+# DIR (build/train): folder of the checkpoint, of its log, and of the model in the Hugging Face layout, DIR/model. PYTHON: with
 # torch, numpy, Pillow and safetensors. Run it again to go on where it was stopped; exit 75: there is more to do.
 here=$(dirname "$0")
-out=${OUT:-build/train}
+out=${DIR:-build/train}
 python=${PYTHON:-python3}
 mkdir -p "$out"
 fifo=$out/log.fifo
