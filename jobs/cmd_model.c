@@ -95,11 +95,14 @@ static enum status ask_for_pictures(struct cmd_model *m, struct plan_request *r,
     uint64_t cell = m->processor.merge * m->processor.merge;
     uint64_t most = need->unknown ? cmd_model_image_rows(m) : need->picture_rows;
     uint64_t rows = most * m->config.hidden * sizeof(float);
-    r->vision_patches = (double)cell;
     m->store_bytes = between(2 * rows, r->ram_bytes / 50, 64 * rows);
     /* One picture more than the store's limit is being encoded. */
     r->jobs_bytes += m->store_bytes + rows;
-    return vision_bytes(m->dir, most * cell, &r->vision_weights, &r->vision_scratch, e);
+    /* As if a job had one picture; several are less to attend to. */
+    double mean = need->mix.image_rows >= 1 ? need->mix.image_rows : (double)most;
+    enum status rc = vision_flop(m->dir, mean * (double)cell, &r->vision_flop, e);
+    r->vision_flop /= mean;
+    return rc ? rc : vision_bytes(m->dir, most * cell, &r->vision_weights, &r->vision_scratch, e);
 }
 
 static size_t cache_slots(const struct cmd_model *m, const struct cmd_options *o)

@@ -8,6 +8,7 @@
 #define POINTS  64   /* of an expert, at most POINTS - 1 */
 #define WORTH   0.97 /* of the like were right */
 #define MOST    1000 /* then all count half */
+#define WASTE   0.01 /* reads of wrong guesses, of all; past that nothing is guessed for a while */
 
 struct tally {
     float seen, right;
@@ -21,7 +22,8 @@ struct guess {
     bool open;                              /* a guess waits to be judged */
     unsigned layer;
     uint8_t *points; /* [experts] */
-    uint8_t *asked;  /* [experts] not in memory */
+    uint8_t *asked;  /* [experts] 1: not in memory; 2: and guessed */
+    double reads, wrong;
 };
 
 uint64_t guess_bytes(uint32_t experts)
@@ -80,8 +82,10 @@ void guess_row(struct guess *g, const uint32_t *ids, size_t n, const float *scor
 bool guess_worth(struct guess *g, uint32_t expert, bool cached)
 {
     const struct tally *t = &g->now[g->points[expert]];
-    g->asked[expert] = !cached;
-    return t->right + 1 >= WORTH * (t->seen + 2); /* Laplace: few right ones prove little */
+    /* Laplace: few right ones prove little. */
+    bool worth = t->right + 1 >= WORTH * (t->seen + 2) && g->wrong <= WASTE * g->reads;
+    g->asked[expert] = cached ? 0 : worth ? 2 : 1;
+    return worth;
 }
 
 void guess_judge(struct guess *g, unsigned layer, const uint32_t *start)
@@ -91,8 +95,11 @@ void guess_judge(struct guess *g, unsigned layer, const uint32_t *start)
     for (uint32_t x = 0; x < g->experts; x++) {
         if (!g->asked[x]) continue;
         struct tally *t = &g->now[g->points[x]];
+        bool needed = start[x] != start[x + 1];
+        g->reads += needed;
+        g->wrong += !needed && g->asked[x] == 2;
         t->seen++;
-        t->right += start[x] != start[x + 1];
+        t->right += needed;
         if (t->seen < MOST) continue;
         t->seen /= 2;
         t->right /= 2;

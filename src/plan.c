@@ -242,7 +242,7 @@ enum status plan_make(struct plan *out, const struct plan_model *m, const struct
         plan_speed_guess(&b.speed, r->threads);
     *out = (struct plan){.ram_bytes = r->ram_bytes, .jobs_bytes = r->jobs_bytes};
     out->reserve_bytes = RESERVE_BYTES + r->threads * THREAD_BYTES + m->header_bytes;
-    out->vision_flop = (double)r->vision_weights * r->vision_patches;
+    out->vision_flop = r->vision_flop;
     out->vision_bytes = r->vision_weights + r->vision_scratch;
     out->table_bytes = m->table_bytes;
     out->global_bytes = m->global_bytes;

@@ -31,7 +31,7 @@ struct plan_request {
     bool no_drafts, no_sharing;
     size_t context; /* longest prompt + output expected, rows; 0: a default */
     uint64_t vision_weights, vision_scratch; /* 0 without images */
-    double vision_patches;                   /* of a picture's row */
+    double vision_flop;                      /* of an average picture's row */
     uint64_t jobs_bytes;                     /* what jobs/ holds beside the engine */
     const struct plan_speed *speed;          /* NULL: plan_speed_guess */
     struct plan_mix mix;

@@ -49,13 +49,6 @@ void bench_vit_close(struct bench_vit *b)
     mem_free(b->mem, b);
 }
 
-static double flop(const struct vit_config *c, double n, double layers)
-{
-    double linear = 4.0 * c->hidden * c->qkv + 2.0 * c->hidden * c->mlp;
-    double embed = 3.0 * c->patch * c->patch * c->hidden;
-    return 2 * n * (embed + layers * linear) + layers * 4 * n * n * c->qkv;
-}
-
 static double encode(struct vit_run *r)
 {
     double since = os_now();
@@ -89,7 +82,7 @@ enum status bench_vit_picture(struct bench_vit *b, unsigned grid_w, unsigned gri
     info.grid_w = grid_w;
     info.grid_h = grid_h;
     uint64_t n = (uint64_t)grid_w * grid_h, side = grid_w > grid_h ? grid_w : grid_h;
-    *out = (struct bench_vit_speed){.flop = flop(c, (double)n, b->layers), .of = b->layers};
+    *out = (struct bench_vit_speed){.flop = vit_flop(c, (double)n, b->layers), .of = b->layers};
     out->bytes = vit_bytes(c, n, side, pool_threads(b->compute.pool));
     uint8_t *rgb;
     struct patches patches;

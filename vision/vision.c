@@ -159,6 +159,18 @@ void vision_times(struct vision *v, struct vision_times *out)
     pthread_mutex_unlock(&v->clock);
 }
 
+enum status vision_flop(const char *dir, double patches, double *flop, struct err *e)
+{
+    struct vit v;
+    struct project p;
+    struct vit_config c;
+    uint64_t bytes = 0;
+    struct tensors t = {.bytes = &bytes};
+    enum status rc = load(dir, &t, &v, &p, &c, e);
+    *flop = rc ? 0 : vit_flop(&c, patches, c.layers);
+    return rc;
+}
+
 /* Bytes to pixels. The memory it takes is set aside as a whole. */
 static enum status decode(struct vision *v, const struct picture_job *j, struct picture_info *info,
                           uint8_t *rgb, struct err *e)

@@ -86,6 +86,8 @@ const struct vision_processor *vision_processor(const struct vision *v);
  * back by then, decoding takes picture_info.decode_bytes. */
 enum status vision_bytes(const char *dir, uint64_t patches, uint64_t *weights, uint64_t *scratch,
                          struct err *e);
+/* Operations that encoding one takes. */
+enum status vision_flop(const char *dir, double patches, double *flop, struct err *e);
 
 /* Decode, orient, resize, encode, project. *rows: [info->rows][vision_width] from the budget;
  * mem_free it. Errors are the job's (image_unreadable, image_truncated, image_unsupported,

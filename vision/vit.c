@@ -103,6 +103,13 @@ uint64_t vit_bytes(const struct vit_config *cfg, uint64_t n, uint64_t side, unsi
     return total;
 }
 
+double vit_flop(const struct vit_config *c, double n, double layers)
+{
+    double linear = 4.0 * c->hidden * c->qkv + 2.0 * c->hidden * c->mlp;
+    double embed = 3.0 * c->patch * c->patch * c->hidden;
+    return 2 * n * (embed + layers * linear) + layers * 4 * n * n * c->qkv;
+}
+
 enum status vit_begin(struct vit_run *r, const struct vit *v, const struct compute *c,
                       const struct patches *patches, struct err *e)
 {

@@ -50,6 +50,8 @@ struct vit_run {
 
 /* Bytes that vit_begin takes. */
 uint64_t vit_bytes(const struct vit_config *cfg, uint64_t n, uint64_t side, unsigned threads);
+/* Operations that n patches take in so many of its blocks: products, attention. */
+double vit_flop(const struct vit_config *cfg, double n, double layers);
 /* Takes the memory; vit_end gives all of it back. patches must outlive r. */
 enum status vit_begin(struct vit_run *r, const struct vit *v, const struct compute *c,
                       const struct patches *patches, struct err *e);

@@ -93,4 +93,19 @@ TEST(judged_once_and_for_its_layer)
     end();
 }
 
+/* However sure the guesses were, wrong ones stay a small part of what is read. */
+TEST(waste_is_bounded)
+{
+    begin();
+    unsigned reads = 0, wrong = 0;
+    for (int i = 0; i < 2000; i++) {
+        unsigned needed = i % 50 < 40 ? 0xf : 0x3, worth = sweep(1, true, 0, needed);
+        reads += (unsigned)__builtin_popcount(needed);
+        wrong += (unsigned)__builtin_popcount(worth & ~needed);
+    }
+    CHECK(wrong > 0);
+    CHECK(wrong <= reads / 50);
+    end();
+}
+
 TEST_MAIN
