@@ -196,6 +196,40 @@ TEST(alike_jobs_are_spread)
     order_close(o);
 }
 
+/* Beginnings shared with what runs or is ready end where the rows differ; with what only waits,
+ * behind the picture, if it begins alike. */
+TEST(where_prompts_part)
+{
+    struct flight f[FLIGHTS];
+    struct order *o = open_order(f, false);
+    uint64_t rows[3][100];
+    struct engine_image picture = {.first = 40, .n = 20};
+    size_t cuts[SHARE_CUTS];
+    for (int i = 0; i < 3; i++) {
+        for (size_t k = 0; k < 100; k++) rows[i][k] = k + (k >= 80) * (uint64_t)i * 1000;
+        f[i].ready.row_hash = rows[i];
+        f[i].ready.prompt.ids.n = 100;
+        f[i].where = FLIGHT_FREE;
+        begins(&f[i], 1, 1000);
+    }
+    f[0].where = FLIGHT_READY;
+    CHECK_INT(order_cuts(&f[0], f, FLIGHTS, cuts), 0);
+    f[1].where = FLIGHT_RUNNING;
+    CHECK_INT(order_cuts(&f[0], f, FLIGHTS, cuts), 1);
+    CHECK_INT(cuts[0], 80);
+    f[1].where = FLIGHT_WAITING;
+    CHECK_INT(order_cuts(&f[0], f, FLIGHTS, cuts), 0);
+    f[0].ready.images = &picture;
+    f[0].ready.n_images = 1;
+    CHECK_INT(order_cuts(&f[0], f, FLIGHTS, cuts), 1);
+    CHECK_INT(cuts[0], 60);
+    begins(&f[1], 2, 1000);
+    CHECK_INT(order_cuts(&f[0], f, FLIGHTS, cuts), 0);
+    f[2].where = FLIGHT_READY;
+    CHECK_INT(order_cuts(&f[0], f, FLIGHTS, cuts), 1);
+    order_close(o);
+}
+
 /* A job that better ones go past again and again goes at last. */
 TEST(passed_over_long_enough)
 {
