@@ -23,11 +23,12 @@ MOST_OF_ONE_PICTURE = 5
 # EXIF orientation -> what was done to the upright picture before it was stored.
 TURNS = {3: Image.Transpose.ROTATE_180, 6: Image.Transpose.ROTATE_90, 8: Image.Transpose.ROTATE_270}
 PICTURE_TASKS = {
-    "shapes": ["caption_1", "caption_2", "caption_3", "caption_4", "count", "colour", "shape", "relation", "beside", "where",
-               "exists", "background", "size", "at", "count_shape", "json_object", "json_count"],
+    "shapes": ["caption_1", "caption_2", "caption_3", "caption_4", "count", "colour", "shape", "relation", "beside",
+               "where", "exists", "background", "size", "at", "count_shape", "json_object", "json_count"],
     "text": ["caption_text", "read_word", "read_number", "text_colour", "json_text"],
     "flag": ["caption_flag", "flag", "capital_of_flag", "json_flag"],
-    "chart": ["caption_chart", "chart_largest", "chart_smallest", "chart_order", "chart_compare", "chart_count", "json_chart"],
+    "chart": ["caption_chart", "chart_largest", "chart_smallest", "chart_order", "chart_compare", "chart_count",
+              "json_chart"],
 }
 TWO_TASKS = ["two_which", "two_more", "two_one"]
 

@@ -97,4 +97,4 @@ class Lessons(IterableDataset):
 
 def loader(tok, plan, seed, first, size, workers, pin):
     return DataLoader(Lessons(tok, plan, seed, first, size), batch_size=None, num_workers=workers,
-                      prefetch_factor=3 if workers else None, pin_memory=pin)
+                      prefetch_factor=2 if workers else None, pin_memory=pin)

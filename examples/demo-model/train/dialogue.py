@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 import questions
 import scenes
 from processor import fit, grid
+from tokens import EFFORT, json_notice
 from world import NUMBERS
 
 LONGEST = 288  # ids; longer conversations lose their last turns
@@ -120,7 +121,6 @@ def encode(tok, dialogue):
 
 def corpus(rng, conversations):
     """Texts to learn a vocabulary from; digits, runs of capitals and spelled words are left out, so they stay bytes."""
-    from tokens import EFFORT, RAW_JSON, canonical
     texts = [EFFORT.format(e) for e in ("low", "high", "max")] * 40
     texts += ["message", " role", " type", '="', "user", "assistant", "system", '"', "think", "response", "image"] * 100
     texts += ["thinking-effort", "response-format"] * 100
@@ -130,6 +130,5 @@ def corpus(rng, conversations):
         for q in dialogue.turns:
             texts += [q.prompt, q.answer]
             if q.schema:
-                texts += ["The system is invoked with `response_format=json_schema`.\n" + RAW_JSON
-                          + "\nThe JSON data must match the following schema:\n```json\n" + canonical(q.schema) + "\n```"]
+                texts.append(json_notice(q.schema))
     return [re.sub(r"[0-9]|\b[A-Z]{2,}\b|-?\b[A-Z]-[A-Z-]+|\"[A-Z]\"", " ", t) for t in texts]

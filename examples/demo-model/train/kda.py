@@ -4,7 +4,7 @@ Per head, with state S [K][V], decay exp(g_t[c]) of row c and rate beta_t (the p
 
     S <- diag(exp(g_t)) S;   d_t = beta_t (v_t - S^T k_t);   S <- S + k_t d_t^T;   o_t = S^T q_t
 
-In a chunk of n tokens with G_i = g_1 + ... + g_i this is (the WY form of the Kimi Linear report, section on the chunked kernel)
+In a chunk of n tokens with G_i = g_1 + ... + g_i this is (the WY form of the Kimi Linear report's chunked kernel)
 
     A[i][j] = beta_i sum_c k_i[c] k_j[c] exp(G_i[c] - G_j[c])   for j < i, else 0
     (I + A) U = diag(beta) V,   (I + A) W = diag(beta) (K .* exp(G))
@@ -24,7 +24,7 @@ def decayed(a, b, grow, shrink):
 
 
 def chunked(q, k, v, g, beta):
-    """q, k, v, g [B][T][H][K], beta [B][T][H], all F32; gives o [B][T][H][K]. T is a multiple of CHUNK/2 or not: it is padded."""
+    """q, k, v, g [B][T][H][K], beta [B][T][H], all F32; gives o [B][T][H][K]."""
     batch, time, heads, width = q.shape
     missing = -time % CHUNK
 

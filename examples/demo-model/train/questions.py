@@ -256,7 +256,8 @@ ASK = {
         "chart_compare": ask_compare, "chart_count": ask_bars, "json_chart": ask_json_chart,
     },
 }
-WEIGHTS = {"caption": 2.0, "read": 2.5, "exists": 1.3, "json_count": 0.5, "json_text": 0.6, "json_flag": 0.5, "chart_count": 0.5}
+WEIGHTS = {"caption": 2.0, "read": 2.5, "exists": 1.3, "json_count": 0.5, "json_text": 0.6, "json_flag": 0.5,
+           "chart_count": 0.5}
 
 
 def ask(rng, scene, task=None):
@@ -281,11 +282,11 @@ def ask_which(rng, scenes):
     if any(s.kind != "shapes" for s in scenes):
         return None
     if rng.random() < 0.5:
-        has = [{t.shape for t in s.things} for s in scenes]
+        has = [[t.shape for t in s.things] for s in scenes]
         wanted = rng.choice([*has[0], *has[1], rng.choice(list(world.SHAPES))])
         prompt = f"Which image shows a {wanted}?"
     else:
-        has = [{t.colour for t in s.things} for s in scenes]
+        has = [[t.colour for t in s.things] for s in scenes]
         wanted = rng.choice([*has[0], *has[1], rng.choice(list(world.COLOURS))])
         prompt = f"Which image shows {a(wanted)} object?"
     answers = {(True, False): "The first", (False, True): "The second", (True, True): "Both", (False, False): "Neither"}

@@ -70,7 +70,8 @@ def pick_source(rng, shortest, widest):
             source = rng.randint(100, 128), rng.randint(100, 128)
         else:
             width = int(100 * 10 ** rng.uniform(0, 0.95))
-            source = width, max(1, round(width / rng.choice((1, 1, 4 / 3, 3 / 2, 16 / 9, 5 / 4, rng.uniform(1, widest)))))
+            aspect = rng.choice((1, 1, 4 / 3, 3 / 2, 16 / 9, 5 / 4, rng.uniform(1, widest)))
+            source = width, max(1, round(width / aspect))
         if rng.random() < 0.5:
             source = source[::-1]
         if min(fit(*source)) >= shortest:
@@ -99,7 +100,7 @@ def plain(scene, easy):
 
 def shapes(rng, count, easy=0):
     """easy 2: dark, large, on white; 1: any colour on white or black; 0: everything."""
-    background = rng.choice(list(world.BACKGROUNDS)) if not easy else "white" if easy == 2 else rng.choice(("white", "black"))
+    background = rng.choice((list(world.BACKGROUNDS), ("white", "black"), ("white",))[easy])
     colours = ["black", "blue"] if easy == 2 else [c for c in world.COLOURS if background in world.backgrounds_for(c)]
     scene = plain(start(rng, "shapes", background, 90, 1.6), easy)
     width, height = scene.size_seen

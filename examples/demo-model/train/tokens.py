@@ -1,8 +1,8 @@
 """Tokenizer: byte-level BPE in tiktoken's rank format, and the chat template (XTML) on top of it.
 
-What is learned is ASCII, for which the published pre-tokenizer's classes \\p{Lu}, \\p{Ll}, \\p{N} are A-Z, a-z, 0-9; check.py
-holds the ids against tiktoken with the published pattern. Digits and runs of capitals stay single bytes, so that reading and
-spelling go character by character.
+What is learned is ASCII, for which the published pre-tokenizer's classes \\p{Lu}, \\p{Ll}, \\p{N} are A-Z, a-z, 0-9;
+tests/ref/demo_model.py holds the ids against tiktoken with the published pattern. Digits and runs of capitals stay single
+bytes, so that reading and spelling go character by character.
 """
 
 import base64
@@ -20,14 +20,17 @@ SPECIALS = [
     "<|media_end|>", "<|media_pad|>", "<|kimi_image_placeholder|>", "[UNK]", "[PAD]", "<|reserved_0|>", "<|reserved_1|>",
     "<|reserved_2|>",
 ]
-RAW_JSON = ("Your response must be raw JSON data without markdown code blocks (```json) or any additional formatting.")
+RAW_JSON = "Your response must be raw JSON data without markdown code blocks (```json) or any additional formatting."
 EFFORT = ("`thinking_effort` guides on how much to think in your thinking channel (not including the response channel), "
           "supported values include `low`, `medium`, `high`, and `max`.\nNow the system is invoked with "
           "`thinking_effort={}`.")
 
 
-def canonical(schema):
-    return json.dumps(schema, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+def json_notice(schema):
+    """What the template says when an answer must follow a schema."""
+    canonical = json.dumps(schema, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return ("The system is invoked with `response_format=json_schema`.\n" + RAW_JSON
+            + "\nThe JSON data must match the following schema:\n```json\n" + canonical + "\n```")
 
 
 def learn(texts, size):
@@ -114,6 +117,4 @@ class Tokenizer:
         return self.notice("thinking-effort", EFFORT.format(effort))
 
     def wants_json(self, schema):
-        return self.notice(
-            "response-format", "The system is invoked with `response_format=json_schema`.\n" + RAW_JSON
-            + "\nThe JSON data must match the following schema:\n```json\n" + canonical(schema) + "\n```")
+        return self.notice("response-format", json_notice(schema))
