@@ -13,6 +13,7 @@
 #define GROUPS     4
 #define FADE       0.97 /* of the sums below, from sweep to sweep */
 #define WORTH      0.75 /* a sweep with prompts must cost so much more, to wait for company */
+#define DRAFTS_PAY 0.15 /* accepted for each sequence past its prompt, in a sweep with prompts */
 #define MOST_SAVED 0.75 /* of a sequence's share of a sweep, by leaving it out */
 /* Experts that a job needs more than those under way, against the one whose turn it is: the guess
  * is rough, and long and short jobs mixed fill the sweeps better than those of one kind. Where
@@ -25,9 +26,10 @@ struct order {
     size_t n;
     uint64_t picked, admitted;
     double waited; /* what idle places cost since the last admission */
-    /* Of sweeps without and with prompts: fading sums over x sequences, y bytes, tokens. */
+    /* Of sweeps without and with prompts: fading sums over x sequences, y bytes, tokens, sequences
+     * past their prompts, drafts accepted of these. */
     struct sweeps {
-        double n, x, y, xx, xy, tokens;
+        double n, x, y, xx, xy, tokens, decode, accepted;
     } plain, with;
     struct engine_stats last;
 };
@@ -256,13 +258,17 @@ static size_t most_idle(const struct order *o)
 /* An admission costs what a sweep with prompts costs more than its tokens are worth; waiting costs
  * so much for each place that could be filled and each sweep. When the second has come up to the
  * first, it is time: whatever comes later, that is at most twice what the best choice would have
- * cost, and the best choice when places become free evenly. */
+ * cost, and the best choice when places become free evenly. Where drafts give several tokens in
+ * sweeps with prompts, where they cost nothing, such sweeps cannot come often enough. */
 bool order_admit(struct order *o, const struct order_now *now)
 {
+    const struct sweeps *with = &o->with;
+    bool drafts_pay = o->last.spec.drafted && /* few prove nothing */
+                      with->accepted + 1 > DRAFTS_PAY * with->decode;
     size_t idle = now->ready < now->free ? now->ready : now->free;
     bool last = !now->coming && now->ready <= now->free;
     double more = prompts_cost(o);
-    if (!o->o.input && now->running && !last && more > 0 && idle < most_idle(o) &&
+    if (!o->o.input && now->running && !last && !drafts_pay && more > 0 && idle < most_idle(o) &&
         (o->plain.n <= 0 || o->waited < more)) {
         o->waited += (double)idle * idle_cost(o);
         return false;
@@ -287,5 +293,7 @@ void order_swept(struct order *o, const struct engine_stats *s, size_t running)
     w->xx = w->xx * FADE + x * x;
     w->xy = w->xy * FADE + x * bytes;
     w->tokens = w->tokens * FADE + (double)(s->tokens - o->last.tokens);
+    w->decode = w->decode * FADE + (double)(s->decode_rows - o->last.decode_rows);
+    w->accepted = w->accepted * FADE + (double)(s->spec.accepted - o->last.spec.accepted);
     o->last = *s;
 }

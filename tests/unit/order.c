@@ -288,6 +288,12 @@ TEST(when_jobs_are_admitted)
     CHECK(!order_admit(o, &now)); /* five are left, one place is free */
     now.ready = 1;
     CHECK(order_admit(o, &now));
+    s.spec.drafted += 60; /* with drafts that pay, sweeps with prompts are welcome */
+    s.decode_rows += 60;
+    s.spec.accepted += 40;
+    now = one;
+    sweeps(o, &s, 1, 10000, 1000);
+    CHECK(order_admit(o, &now));
     order_close(o);
     o = open_order(f, true);
     sweeps(o, &s, 40, 10000, 1000);
