@@ -10,7 +10,7 @@
 #define KIND_BYTES 256 /* of a text that tell its kind */
 #define LONG_TEXT  256 /* bytes of text, rows of a picture that are worth sharing */
 #define LONG_IMAGE 64
-#define GROUPS     4
+#define GROUPS     6
 #define FADE       0.97 /* of the sums below, from sweep to sweep */
 #define WORTH      0.75 /* a sweep with prompts must cost so much more, to wait for company */
 #define DRAFTS_PAY 0.15 /* accepted for each sequence past its prompt, in a sweep with prompts */
@@ -174,7 +174,7 @@ static size_t choose(const struct order *o, const struct flight *flights, size_t
     double promise = prompts_cost(o) > 0 ? usual : usual * PROMISE;
     for (size_t k = 0; k < AFFINITY_KINDS; k++)
         if (extra[k] > promise) extra[k] = usual;
-    size_t best = 0, groups = groups_of(flights, n), most = o->o.sequences / 2;
+    size_t best = 0, groups = groups_of(flights, n), most = o->o.sequences * 3 / 4;
     if (most > GROUPS) most = GROUPS;
     struct claim first = {0};
     for (size_t i = 0; i < o->n; i++) {

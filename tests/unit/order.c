@@ -156,7 +156,7 @@ TEST(what_goes_next)
     struct flight f[FLIGHTS];
     for (int input = 0; input < 2; input++) {
         struct order *o = open_order(f, input);
-        run_groups(f, 4);
+        run_groups(f, 6);
         for (int i = 1; i < 5; i++) {
             begins(&f[i], i == 3 ? 6 : i, 1000);
             order_wait(o, &f[i]);
@@ -235,7 +235,7 @@ TEST(passed_over_long_enough)
 {
     struct flight f[FLIGHTS];
     struct order *o = open_order(f, false);
-    run_groups(f, 4);
+    run_groups(f, 6);
     begins(&f[1], 1, 1000);
     begins(&f[2], 5, 1000);
     order_wait(o, &f[1]);
