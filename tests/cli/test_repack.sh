@@ -13,7 +13,7 @@ identity() {
 
 repack -o "$tmp/new" --shard-size 1M
 is "it succeeds" [ $code -eq 0 ]
-is "and says what it did in one line" grep -qx "18 files, 10.8 MB, 224 experts: 18 written, 0 there already; all equal to the model's" "$tmp/err"
+is "and says what it did in one line" grep -qx "\([0-9]*\) files, 1[0-9.]* MB, 224 experts: \1 written, 0 there already; all equal to the model's" "$tmp/err"
 is "one line it is" [ "$(cat "$tmp/out" "$tmp/err" | wc -l)" -eq 1 ]
 is "the small files are the same" cmp $model/tiktoken.model "$tmp/new/tiktoken.model"
 is "it is the same model" [ "$(identity $model)" = "$(identity "$tmp/new")" ]

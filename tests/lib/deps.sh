@@ -1,12 +1,13 @@
 #!/bin/sh
-# Makes sure that what is needed is installed: deps.sh build|lint|fuzz. Says nothing when all is there; installs with
+# Makes sure that what is needed is installed: deps.sh build|lint|isa|fuzz. Says nothing when all is there; installs with
 # apt-get as root or with sudo; else prints the one command to run.
 libs="make libc6-dev libcjson-dev libsqlite3-dev libwebp-dev libjpeg62-turbo-dev libpng-dev libmd-dev"
 case $1 in
 build) want="gcc $libs" ;;
-lint) want="clang-format clang-tidy cppcheck" ;;
+lint) want="clang-format clang-tidy cppcheck libstb-dev" ;;
+isa) want="libsimde-dev gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user" ;;
 fuzz) want="clang libclang-rt-dev $libs" ;;
-*) echo "usage: deps.sh build|lint|fuzz" >&2; exit 2 ;;
+*) echo "usage: deps.sh build|lint|isa|fuzz" >&2; exit 2 ;;
 esac
 
 missing=
