@@ -101,6 +101,7 @@ static enum status work(struct bench_order *out, struct cmd_model *m, const stru
         .prepare = {.mem = &m->mem,
                     .config = &m->config,
                     .tok = m->tok,
+                    .vocab = m->vocab,
                     .encode = m->vision ? encode : NULL,
                     .vision = (struct vision *)(void *)&vision,
                     .image_bytes = m->store_bytes,

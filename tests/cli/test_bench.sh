@@ -42,6 +42,11 @@ bench --cache-sim "$tmp/routes"
 is "policies on routes, without a model" [ $code -eq 0 ]
 is "uses and first uses" says "^ *1  *50  *24  *4 "
 
+# the queue is its own: jobs of every form, one of them in enforced JSON
+printf '%s\n' '{"id":"1","prompt":"What is 2 + 3?","max_tokens":4}' \
+    '{"id":"2","prompt":"What is 2 + 3?","max_tokens":4,"response_format":{"type":"json_object"}}' >"$tmp/jobs.jsonl"
+is "orders compared, JSON among them" "$BUILD/tests/bench/bench_order" 1 "$tmp/jobs.jsonl" $model --max-sequences 2
+
 bench -m $model --only nothing
 is "an unknown section" [ $code -eq 2 ]
 is "is named" complains "there is no section nothing"
