@@ -61,6 +61,7 @@ $(LIB) $(TEST_LIB):
 
 $(B)/src/kern_avx2.o: ALL_CFLAGS += -mavx2 -mfma -mf16c
 $(B)/src/kern_avx512.o: ALL_CFLAGS += -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx2 -mfma
+$(B)/src/kern_avx512bf16.o: ALL_CFLAGS += -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512bf16 -mavx2 -mfma
 $(B)/src/kern_amx.o: ALL_CFLAGS += -mamx-tile -mamx-bf16 -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512bf16 -mfma
 
 $(B)/%.o: %.c

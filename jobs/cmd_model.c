@@ -50,7 +50,7 @@ enum status cmd_model_begin(struct cmd_model *m, const struct cmd_options *o, st
     take_name(m);
     m->threads = o->threads ? o->threads : os_cpus();
     cmd_limits(&m->limits, o);
-    enum status rc = kern_select(&m->kern, o->isa, e);
+    enum status rc = kern_select(&m->kern, o->isa, o->activations == ACTIVATIONS_BF16, e);
     if (!rc) rc = config_load(&m->config, m->dir, e);
     if (!rc) rc = model_id(m->dir, m->sha256, e);
     if (!rc) rc = tok_open(&m->tok, m->dir, m->config.vocab, e);

@@ -106,6 +106,7 @@ static bool usable(const struct kern *k)
                   __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
     if (k == &kern_avx2_table) return avx2;
     if (k == &kern_avx512_table) return avx512;
+    if (k == &kern_avx512bf16_table) return avx512 && __builtin_cpu_supports("avx512bf16");
     if (k == &kern_amx_table) return avx512 && has_amx();
     return true;
 }
@@ -123,9 +124,7 @@ static bool usable(const struct kern *k)
 static const struct kern *const tables[] = {
     &portable,
 #if defined(__x86_64__)
-    &kern_avx2_table,
-    &kern_avx512_table,
-    &kern_amx_table,
+    &kern_avx2_table, &kern_avx512_table, &kern_avx512bf16_table, &kern_amx_table,
 #elif defined(__aarch64__)
     &kern_neon_table,
 #endif
@@ -140,14 +139,15 @@ size_t kern_all(const struct kern **out, size_t max)
     return n;
 }
 
-enum status kern_select(const struct kern **out, const char *isa, struct err *e)
+enum status kern_select(const struct kern **out, const char *isa, bool bf16, struct err *e)
 {
     bool any = !isa || !strcmp(isa, "auto"), known = false;
     *out = NULL;
     for (size_t i = 0; i < TABLES; i++) {
         bool named = !any && !strcmp(isa, tables[i]->name);
         known |= named;
-        bool wanted = any ? strcmp(tables[i]->name, "amx") != 0 : named;
+        bool tried = strcmp(tables[i]->name, "amx") != 0;
+        bool wanted = any ? tried && (bf16 || !tables[i]->unrounded) : named;
         if (wanted && usable(tables[i])) *out = tables[i];
     }
     if (*out) return OK;

@@ -4,13 +4,14 @@
  * Every function works on each row by itself with one fixed order of additions, whatever the number
  * of rows, the split of outputs or the thread: a row's result depends on that row alone. Only the
  * instruction set may change low bits: avx2, avx512 and neon agree to the bit, portable rounds
- * products before adding, amx has its own order. No function of libm is called. All activations are
- * F32; weights are F32, BF16 or MXFP4. */
+ * products before adding, avx512bf16 and amx have their own order. No function of libm is called.
+ * All activations are F32; weights are F32, BF16 or MXFP4. */
 #ifndef NS_KERN_H
 #define NS_KERN_H
 
 #include "src/err.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -33,6 +34,9 @@ struct mm {
 
 struct kern {
     const char *name; /* "portable", "avx2", ... */
+    /* NULL, or this table rounds activations to BF16 where weights are BF16 or MXFP4, and that one
+     * is the same without. */
+    const struct kern *unrounded;
     void (*mm_f32)(const struct mm *a);
     void (*mm_bf16)(const struct mm *a);
     void (*mm_mxfp4)(const struct mm *a);
@@ -72,10 +76,10 @@ struct kern {
 };
 
 /* The best table this machine can run, or the one named by isa ("portable", "avx2", "avx512",
- * "amx", "neon"); E_USAGE when the name is unknown or the machine cannot run it. isa NULL or
- * "auto": the best. "amx" rounds activations to BF16 in BF16 and MXFP4 products and has been run on
- * an emulation only, so it is never the best, only named. */
-enum status kern_select(const struct kern **out, const char *isa, struct err *e);
+ * "avx512bf16", "amx", "neon"); E_USAGE when the name is unknown or the machine cannot run it. isa
+ * NULL or "auto": the best of those that do not round; where activations are BF16 anyway (bf16),
+ * the best of all but "amx", which has been run on an emulation only. */
+enum status kern_select(const struct kern **out, const char *isa, bool bf16, struct err *e);
 /* All tables this machine can run, portable first, the better the later; returns the count (<=
  * max). For tests and bench. */
 size_t kern_all(const struct kern **out, size_t max);

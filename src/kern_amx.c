@@ -172,6 +172,7 @@ static double amx_spin(size_t rounds)
 }
 
 const struct kern kern_amx_table = {.name = "amx",
+                                    .unrounded = &kern_avx512_table,
                                     .mm_f32 = mm_f32,
                                     .mm_bf16 = amx_bf16,
                                     .mm_mxfp4 = amx_mxfp4,

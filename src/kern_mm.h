@@ -60,13 +60,18 @@ static void direct_mxfp4(const struct tile *t, size_t rows);
 #define direct_mxfp4 tile_run
 #endif
 
+/* What a tile does with a column of x, of W and a sum. kern_avx512bf16.c has two columns in one. */
+#ifndef tile_fma
+#define tile_fma vfma
+#endif
+
 #define EACH_ROW(DO) DO(0) DO(1) DO(2) DO(3) DO(4) DO(5) DO(6) DO(7) DO(8) DO(9) DO(10) DO(11)
 #define ZERO(i)      vf a##i = vset1(0.0f), b##i = a##i;
 #define STEP(i)                                                                                    \
     if (rows > i) {                                                                                \
         vf s = vset1(x[i * t->ldx]);                                                               \
-        a##i = vfma(s, w0, a##i);                                                                  \
-        b##i = vfma(s, w1, b##i);                                                                  \
+        a##i = tile_fma(s, w0, a##i);                                                              \
+        b##i = tile_fma(s, w1, b##i);                                                              \
     }
 #define ADD(i)                                                                                     \
     if (rows > i) {                                                                                \
@@ -92,10 +97,10 @@ INLINE void tile_half(const struct tile *t, int rows, size_t odd)
 #define STEP2(i)                                                                                   \
     if (rows > i) {                                                                                \
         vf s = vset1(x[i * t->ldx]), q = vset1(x[i * t->ldx + 1]);                                 \
-        a##i = vfma(s, w0, a##i);                                                                  \
-        b##i = vfma(s, w1, b##i);                                                                  \
-        c##i = vfma(q, w2, c##i);                                                                  \
-        d##i = vfma(q, w3, d##i);                                                                  \
+        a##i = tile_fma(s, w0, a##i);                                                              \
+        b##i = tile_fma(s, w1, b##i);                                                              \
+        c##i = tile_fma(q, w2, c##i);                                                              \
+        d##i = tile_fma(q, w3, d##i);                                                              \
     }
 #define ADD2(i)                                                                                    \
     if (rows > i) {                                                                                \
@@ -174,17 +179,19 @@ static void strip_at(struct strip *s, const struct mm *a, size_t row_bytes, size
     for (size_t i = 0; i < STRIP; i++) {
         size_t at = o + (i < s->outputs ? i : s->outputs - 1);
         s->w[i] = (const uint8_t *)a->w + at * row_bytes;
-        s->scale[i] = a->scale ? a->scale + at * (a->cols / 32) : NULL;
+        s->scale[i] = a->scale ? a->scale + at * (row_bytes / 16) : NULL;
     }
 }
 
-static void mm_run(const struct mm *a, size_t row_bytes, void (*widen)(const struct tile *t))
+/* Up to DIRECT_ROWS rows go to `direct`, if there is one, without a panel. */
+static void mm_run(const struct mm *a, size_t row_bytes, void (*widen)(const struct tile *t),
+                   tile_fn direct)
 {
     float panel[BLOCK * STRIP] __attribute__((aligned(64)));
     struct strip s;
     for (size_t r = 0; r < a->rows; r += ROWS) {
         size_t rows = a->rows - r < ROWS ? a->rows - r : ROWS;
-        bool direct = widen == widen_mxfp4 && rows <= DIRECT_ROWS;
+        bool few = direct && rows <= DIRECT_ROWS;
         for (size_t o = a->first; o < a->last; o += STRIP) {
             strip_at(&s, a, row_bytes, o);
             struct tile t = {.s = &s, .panel = panel, .ldx = a->ldx, .ldy = a->ldy};
@@ -193,8 +200,8 @@ static void mm_run(const struct mm *a, size_t row_bytes, void (*widen)(const str
             for (t.first = 0; t.first < a->cols; t.first += BLOCK) {
                 t.n = a->cols - t.first < BLOCK ? a->cols - t.first : BLOCK;
                 t.x = a->x + r * a->ldx + t.first;
-                if (!direct) widen(&t);
-                block_run(t, rows, s.outputs, direct ? direct_mxfp4 : tile_run);
+                if (!few) widen(&t);
+                block_run(t, rows, s.outputs, few ? direct : tile_run);
             }
         }
     }
@@ -250,17 +257,17 @@ INLINE void widen_scales(const struct tile *t, float scale[BLOCK / 32][STRIP])
 
 static inline void mm_f32(const struct mm *a)
 {
-    mm_run(a, a->cols * 4, widen_f32);
+    mm_run(a, a->cols * 4, widen_f32, NULL);
 }
 
 static inline void mm_bf16(const struct mm *a)
 {
-    mm_run(a, a->cols * 2, widen_bf16);
+    mm_run(a, a->cols * 2, widen_bf16, NULL);
 }
 
 static inline void mm_mxfp4(const struct mm *a)
 {
-    mm_run(a, a->cols / 2, widen_mxfp4);
+    mm_run(a, a->cols / 2, widen_mxfp4, direct_mxfp4);
 }
 
 #define KERN_ROW_FUNCTIONS                                                                         \

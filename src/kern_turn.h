@@ -119,9 +119,18 @@ INLINE void put(const struct tile *t, size_t column, const vf w[2], struct chain
     }
     foreach (r, rows) {
         vf x = vset1(t->x[(size_t)r * t->ldx + column]);
-        c->sum[r][0] = vfma(x, w[0], c->sum[r][0]);
-        c->sum[r][1] = vfma(x, w[1], c->sum[r][1]);
+        c->sum[r][0] = tile_fma(x, w[0], c->sum[r][0]);
+        c->sum[r][1] = tile_fma(x, w[1], c->sum[r][1]);
     }
+}
+
+INLINE void add_chains(const struct tile *t, const struct chain chain[2], int rows)
+{
+    foreach (r, rows)
+        foreach (i, 2) {
+            float *y = t->y + (size_t)r * t->ldy + i * V;
+            vstore(y, vload(y) + chain[0].sum[r][i] + chain[1].sum[r][i]);
+        }
 }
 
 INLINE void block_mxfp4(const struct tile *t, int rows)
@@ -146,11 +155,7 @@ INLINE void block_mxfp4(const struct tile *t, int rows)
                 }
             }
     }
-    foreach (r, rows)
-        foreach (i, 2) {
-            float *y = t->y + (size_t)r * t->ldy + i * V;
-            vstore(y, vload(y) + chain[0].sum[r][i] + chain[1].sum[r][i]);
-        }
+    add_chains(t, chain, rows);
 }
 
 static void widen_mxfp4(const struct tile *t)

@@ -1,4 +1,4 @@
-/* What kern_avx512.c and kern_amx.c share: strips of two vectors of sixteen outputs, twelve rows in
+/* What the tables over AVX-512 share: strips of two vectors of sixteen outputs, twelve rows in
  * a tile, over AVX-512 F, BW, VL and DQ. */
 #ifndef NS_KERN_ZMM_H
 #define NS_KERN_ZMM_H

@@ -365,7 +365,9 @@ static enum status routed(struct moe *m, unsigned layer, const struct layer_weig
     size_t D = k->hidden, Z = inner(k), rows = r->rows;
     struct bufs b;
     layout(&b, r->arena, k, rows);
-    linear_apply(m->c, &w->router, b.scores, k->experts, r->x, D, rows);
+    struct compute exact = *m->c;
+    if (exact.kern->unrounded) exact.kern = exact.kern->unrounded;
+    linear_apply(&exact, &w->router, b.scores, k->experts, r->x, D, rows);
     struct routing routing = {m, &b, w->router_bias, b.ids, b.weights};
     pool_run(m->c->pool, rows, route_row, &routing);
     round_bf16(m->c, r->x, rows * D); /* the router is F32 end to end (kimi-k3 2.7) */

@@ -252,7 +252,7 @@ static void open_engine(const char *dir, struct mem *mem, struct pool **pool)
     req.no_drafts = req.no_sharing = true;
     req.context = 4096;
     mem_init(mem, 0);
-    if (kern_select(&o.compute.kern, "auto", &e) || pool_open(pool, req.threads, &e) ||
+    if (kern_select(&o.compute.kern, "auto", false, &e) || pool_open(pool, req.threads, &e) ||
         plan_model_load(&m, &config, dir, &e) || plan_make(&o.plan, &m, &req, &e))
         stop(dir, e.text);
     o.compute.pool = *pool;

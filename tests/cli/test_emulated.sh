@@ -9,5 +9,6 @@ flags="-Wno-psabi -DKERN_EMULATED -mavx2 -mfma -I tests/lib/emulate"
 object kern.o src/kern.c -DKERN_EMULATED
 object avx2.o src/kern_avx2.c -mavx2 -mfma
 object avx512.o src/kern_avx512.c -w -Og $flags
+object avx512bf16.o src/kern_avx512bf16.c -w -Og $flags
 object amx.o src/kern_amx.c -w -Og $flags
 run_tests

@@ -172,7 +172,7 @@ TEST(threads_do_not_show)
         struct found first, f;
         for (unsigned threads = 1; threads <= 3; threads++) {
             struct compute c = {.bf16 = bf16};
-            CHECK_OK(kern_select(&c.kern, NULL, &e), e);
+            CHECK_OK(kern_select(&c.kern, NULL, false, &e), e);
             CHECK_OK(pool_open(&c.pool, threads, &e), e);
             CHECK_OK(compute(&g, 4, &c, threads == 1 ? &first : &f, &e), e);
             pool_close(c.pool);
@@ -194,7 +194,7 @@ TEST(bf16_activations)
     struct compute c = {.bf16 = true};
     struct found f;
     CHECK(load(&g, "bf16") == NULL);
-    CHECK_OK(kern_select(&c.kern, NULL, &e), e);
+    CHECK_OK(kern_select(&c.kern, NULL, false, &e), e);
     CHECK_OK(pool_open(&c.pool, 1, &e), e);
     CHECK_OK(compute(&g, 2, &c, &f, &e), e);
     double d = distance(&g, "rows", 2, f.rows, f.n_rows);
@@ -215,7 +215,7 @@ static void check_face(const char *name, struct pool *pool)
     if (bad) FAIL("%s: %s", name, bad);
     struct vision_opts o = {.mem = &mem, .compute = {.pool = pool}};
     vision_limits_default(&o.limits);
-    CHECK_OK(kern_select(&o.compute.kern, NULL, &e), e);
+    CHECK_OK(kern_select(&o.compute.kern, NULL, false, &e), e);
     struct vision *v;
     CHECK_OK(vision_open(&v, g.dir, &o, &e), e);
     const struct tensor_info *t;

@@ -12,7 +12,7 @@ TEST(figures)
     const struct kern *k;
     mem_init(&m, 0);
     struct bench_kern_opts o = {.mem = &m, .weight_bytes = 4 << 20, .max_rows = 4, .max_cols = 256};
-    CHECK_OK(kern_select(&k, NULL, &e), e);
+    CHECK_OK(kern_select(&k, NULL, false, &e), e);
     CHECK_OK(pool_open(&o.pool, 2, &e), e);
     CHECK_OK(bench_kern_open(&b, &o, &e), e);
     struct bench_kern_product p = {DT_MXFP4, 256, 128, 4};

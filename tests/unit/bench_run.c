@@ -15,7 +15,7 @@ static bool begin(struct bench_run_opts *o)
     o->speed = &speed;
     plan_speed_guess(&speed, 2);
     return plan_model_load(&model, &config, o->model_dir, &e) == OK &&
-           kern_select(&o->compute.kern, NULL, &e) == OK &&
+           kern_select(&o->compute.kern, NULL, false, &e) == OK &&
            pool_open(&o->compute.pool, 2, &e) == OK;
 }
 

@@ -13,7 +13,7 @@ TEST(all_measured)
     o.direct_io = true;
     o.most_bytes = 4 << 20;
     mem_init(&mem, 0);
-    CHECK_OK(kern_select(&o.compute.kern, NULL, &e), e);
+    CHECK_OK(kern_select(&o.compute.kern, NULL, false, &e), e);
     CHECK_OK(pool_open(&o.compute.pool, 2, &e), e);
     CHECK_OK(bench_speed(&s, &o, &e), e);
     pool_close(o.compute.pool);
@@ -37,7 +37,7 @@ TEST(no_model)
     struct plan_speed s;
     struct bench_speed_opts o = {.model_dir = "examples/images", .mem = &mem};
     mem_init(&mem, 0);
-    CHECK_OK(kern_select(&o.compute.kern, NULL, &e), e);
+    CHECK_OK(kern_select(&o.compute.kern, NULL, false, &e), e);
     CHECK_OK(pool_open(&o.compute.pool, 1, &e), e);
     CHECK(bench_speed(&s, &o, &e) != OK);
     CHECK_HAS(e.text, "config.json");

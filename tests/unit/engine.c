@@ -115,7 +115,7 @@ static struct engine *open_engine(const struct setting *t, struct mem *mem, stru
     r.no_sharing = !t->share;
     o.draft_fixed = t->draft_fixed;
     o.compute = (struct compute){NULL, pool, t->bf16};
-    if (kern_select(&o.compute.kern, t->isa, e) == OK &&
+    if (kern_select(&o.compute.kern, t->isa, false, e) == OK &&
         plan_model_load(&m, &config, MODEL, e) == OK && plan_make(&o.plan, &m, &r, e) == OK) {
         o.plan.pinned_layers -= t->unpinned;
         engine_open(&g, &o, e);

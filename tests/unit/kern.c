@@ -28,10 +28,10 @@ static bool is_amx(const struct kern *k)
     return !strcmp(k->name, "amx");
 }
 
-/* AMX takes activations as BF16 where weights are. */
+/* Activations are taken as BF16 where weights are. */
 static bool rounds(const struct kern *k, enum form form)
 {
-    return is_amx(k) && form != F32;
+    return k->unrounded && form != F32;
 }
 
 static const double e2m1[8] = {0, 0.5, 1, 1.5, 2, 3, 4, 6};
@@ -117,19 +117,24 @@ static void run_all(const struct kern *k, const struct product *p)
                     .last = p->outputs});
 }
 
-/* The orders that kern_mm.h and kern_amx.c state, written down again: blocks of columns, an even
- * and an odd chain in each, added to the output one by one (AMX: their sum). */
+/* The orders that kern_mm.h, kern_avx512bf16.c and kern_amx.c state, written down again: blocks of
+ * columns, an even and an odd chain in each, added to the output one by one (AMX: their sum). With
+ * AVX-512 and BF16 a chain has pairs of columns, their odd ones first. */
 static float in_order(const struct kern *k, const struct product *p, size_t r, size_t o)
 {
-    bool amx = rounds(k, p->form), fused = strcmp(k->name, "portable") != 0;
-    size_t block = amx ? 32 : 256;
+    bool rounded = rounds(k, p->form), amx = rounded && is_amx(k), pairs = rounded && !amx;
+    bool fused = strcmp(k->name, "portable") != 0;
+    size_t block = amx ? 32 : pairs ? 512 : 256;
     const float *x = p->x + r * p->ldx;
     const double *w = p->exact_w + o * p->cols;
     float y = 0;
     for (size_t c = 0; c < p->cols; c += block) {
         float sum[2] = {0, 0};
-        for (size_t i = c; i < c + block && i < p->cols; i++) {
-            float xi = amx ? bf16_to_f32(f32_to_bf16(x[i])) : x[i], *s = &sum[i % 2];
+        for (size_t n = c; n < c + block && n < p->cols + pairs; n++) {
+            size_t i = pairs ? n ^ 1 : n;
+            if (i >= p->cols) continue;
+            float xi = rounded ? bf16_to_f32(f32_to_bf16(x[i])) : x[i];
+            float *s = &sum[(pairs ? i / 2 : i) % 2];
             *s = fused ? fmaf(xi, (float)w[i], *s) : *s + xi * (float)w[i];
         }
         y = amx ? y + (sum[0] + sum[1]) : y + sum[0] + sum[1];
@@ -173,7 +178,7 @@ static void check_product(const struct kern *k, const struct product *p)
  * strip and block. */
 TEST(products)
 {
-    static const size_t cols[] = {1, 2, 3, 7, 8, 31, 33, 64, 255, 256, 257, 300, 512, 800};
+    static const size_t cols[] = {1, 2, 3, 7, 8, 31, 33, 64, 255, 256, 257, 300, 512, 800, 1059};
     static const size_t outputs[] = {1, 15, 16, 31, 33, 70};
     static const size_t rows[] = {1, 2, 3, 4, 5, 6, 7, 11, 13, 25, 33};
     FOR_TABLES(k)
@@ -280,17 +285,18 @@ TEST(extreme_scales)
         scale = 0;
         for (size_t i = 0; i < 32; i++) x[i] = 1;
         k->mm_mxfp4(&a);
-        CHECK(is_amx(k) || y == 24 * 0x1p-127f);
+        CHECK(k->unrounded || y == 24 * 0x1p-127f);
         scale = 1;
         for (size_t i = 0; i < 32; i++) x[i] = 4;
         k->mm_mxfp4(&a);
-        CHECK(y == 24 * 0x1p-124f || is_amx(k));
+        CHECK(y == 24 * 0x1p-124f || k->unrounded);
     }
 }
 
 /* ---- selection ---- */
 
-/* "auto" means the last table but AMX, each name leads to its table, others are refused. */
+/* "auto" means the last table that does not round, or where all is rounded the last but AMX; each
+ * name leads to its table, others are refused. */
 TEST(select)
 {
     struct err e;
@@ -298,15 +304,18 @@ TEST(select)
     size_t n = kern_all(all, MAX_TABLES);
     CHECK_STR(all[0]->name, "portable");
     for (size_t i = 0; i < n; i++) {
-        CHECK_OK(kern_select(&k, all[i]->name, &e), e);
+        CHECK_OK(kern_select(&k, all[i]->name, false, &e), e);
         CHECK(k == all[i]);
     }
-    const struct kern *best = is_amx(all[n - 1]) ? all[n - 2] : all[n - 1];
-    CHECK_OK(kern_select(&k, NULL, &e), e);
-    CHECK(k == best);
-    CHECK_OK(kern_select(&k, "auto", &e), e);
-    CHECK(k == best);
-    CHECK_ERR(kern_select(&k, "mmx", &e), E_USAGE, e, "mmx");
+    size_t best = n - 1, rounding = n - 1 - is_amx(all[n - 1]);
+    while (all[best]->unrounded) best--;
+    CHECK_OK(kern_select(&k, NULL, false, &e), e);
+    CHECK(k == all[best]);
+    CHECK_OK(kern_select(&k, "auto", false, &e), e);
+    CHECK(k == all[best]);
+    CHECK_OK(kern_select(&k, "auto", true, &e), e);
+    CHECK(k == all[rounding]);
+    CHECK_ERR(kern_select(&k, "mmx", false, &e), E_USAGE, e, "mmx");
     CHECK(kern_all(all, 1) == 1);
 }
 

@@ -10,7 +10,7 @@ static float weights[8];
 static struct config routing(uint32_t experts, uint32_t top_k)
 {
     struct err e;
-    kern_select(&kern, "portable", &e);
+    kern_select(&kern, "portable", false, &e);
     return (struct config){.experts = experts,
                            .top_k = top_k,
                            .groups = 1,

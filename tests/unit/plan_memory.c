@@ -96,7 +96,7 @@ static void run_under(uint64_t ram, struct outcome *out)
     if (rc) return;
     mem_init(&mem, ram - o.plan.reserve_bytes);
     o.mem = &mem;
-    rc = kern_select(&o.compute.kern, NULL, e);
+    rc = kern_select(&o.compute.kern, NULL, false, e);
     if (!rc) rc = pool_open(&o.compute.pool, r.threads, e);
     if (!rc) rc = engine_open(&g, &o, e);
     if (!rc) rc = run(g, &o.plan, &out->tokens, e);

@@ -54,7 +54,7 @@ TEST(apply)
     for (unsigned threads = 1; threads <= 3; threads++) {
         struct err e;
         struct compute c = {0};
-        CHECK_OK(kern_select(&c.kern, "auto", &e), e);
+        CHECK_OK(kern_select(&c.kern, "auto", false, &e), e);
         CHECK_OK(pool_open(&c.pool, threads, &e), e);
         linear_apply(&c, &l, threads == 1 ? y : again, OUT, x, IN, ROWS);
         pool_close(c.pool);

@@ -88,7 +88,8 @@ static void set_up(void)
     mem_init(&mem, 0);
     opts = (struct vision_opts){.mem = &mem};
     vision_limits_default(&opts.limits);
-    if (kern_select(&opts.compute.kern, NULL, &e) || pool_open(&opts.compute.pool, 1, &e)) abort();
+    if (kern_select(&opts.compute.kern, NULL, false, &e) || pool_open(&opts.compute.pool, 1, &e))
+        abort();
     write_config("");
 }
 

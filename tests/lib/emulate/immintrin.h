@@ -1,6 +1,6 @@
-/* AVX-512 by SIMDe (libsimde-dev) over AVX2, and AMX tiles after Intel's description, for running
- * those tables on machines without them. Found before the compiler's header by -I
- * tests/lib/emulate.
+/* AVX-512 by SIMDe (libsimde-dev) over AVX2, its BF16 products and AMX tiles after Intel's
+ * description, for running those tables on machines without them. Found before the compiler's
+ * header by -I tests/lib/emulate.
  *
  * A tile register is 16 rows of 64 bytes; loads and stores move the configured part and zero the
  * rest; a tile that is not configured, or whose shape does not fit the product, ends the program.
@@ -52,6 +52,74 @@ CALL void emulate_storeu(float *p, __m512 v)
 CALL __m512 emulate_set1(float x)
 {
     return simde_mm512_set1_ps(x);
+}
+
+/* Pairs of BF16: rounded to nearest even, the odd product added first, both fused, nothing below
+ * the normal range. */
+#undef _mm512_cvtne2ps_pbh
+#undef _mm512_dpbf16_ps
+#undef _mm512_setzero_si512
+#undef _mm512_set1_epi16
+#undef _mm512_test_epi16_mask
+#undef _mm512_mask_add_epi16
+#define _mm512_cvtne2ps_pbh    emulate_round
+#define _mm512_dpbf16_ps       emulate_pairs
+#define _mm512_setzero_si512() ((__m512i){0})
+#define _mm512_set1_epi16(x)   ((__m512i)((emulate_words){0} + (short)(x)))
+#define _mm512_test_epi16_mask emulate_test
+#define _mm512_mask_add_epi16  emulate_add
+typedef short emulate_words __attribute__((vector_size(64)));
+
+static inline float emulate_normal(float x)
+{
+    return fabsf(x) < 0x1p-126f ? copysignf(0, x) : x;
+}
+
+CALL __m512bh emulate_round(__m512 high, __m512 low)
+{
+    unsigned short out[32];
+    for (int i = 0; i < 32; i++) {
+        unsigned u;
+        float f = emulate_normal(i < 16 ? low[i] : high[i - 16]);
+        memcpy(&u, &f, sizeof u);
+        out[i] = (unsigned short)(f != f ? u >> 16 | 0x40 : (u + 0x7fff + (u >> 16 & 1)) >> 16);
+    }
+    __m512bh r;
+    memcpy(&r, out, sizeof r);
+    return r;
+}
+
+CALL __m512 emulate_pairs(__m512 sum, __m512bh a, __m512bh b)
+{
+    unsigned x[16], y[16];
+    memcpy(x, &a, sizeof x);
+    memcpy(y, &b, sizeof y);
+    for (int i = 0; i < 16; i++)
+        for (int odd = 1; odd >= 0; odd--) {
+            unsigned u = odd ? x[i] & 0xffff0000u : x[i] << 16,
+                     v = odd ? y[i] & 0xffff0000u : y[i] << 16;
+            float p, q;
+            memcpy(&p, &u, sizeof p);
+            memcpy(&q, &v, sizeof q);
+            sum[i] = emulate_normal(fmaf(emulate_normal(p), emulate_normal(q), sum[i]));
+        }
+    return sum;
+}
+
+CALL unsigned emulate_test(__m512i a, __m512i b)
+{
+    emulate_words both = (emulate_words)(a & b);
+    unsigned mask = 0;
+    for (int i = 0; i < 32; i++) mask |= (unsigned)(both[i] != 0) << i;
+    return mask;
+}
+
+CALL __m512i emulate_add(__m512i from, unsigned mask, __m512i a, __m512i b)
+{
+    emulate_words sum = (emulate_words)a + (emulate_words)b, r = (emulate_words)from;
+    for (int i = 0; i < 32; i++)
+        if (mask >> i & 1) r[i] = sum[i];
+    return (__m512i)r;
 }
 
 #undef _tile_loadconfig
@@ -109,11 +177,6 @@ static inline void emulate_stored(int t, void *to, size_t stride)
     if (!emulate_tiles[t].rows) abort();
     for (size_t r = 0; r < emulate_tiles[t].rows; r++)
         memcpy((char *)to + r * stride, emulate_tiles[t].data[r], emulate_tiles[t].row_bytes);
-}
-
-static inline float emulate_normal(float x)
-{
-    return fabsf(x) < 0x1p-126f ? copysignf(0, x) : x;
 }
 
 static inline float emulate_bf16(const unsigned char *row, size_t i)
