@@ -173,7 +173,7 @@ enum status expert_cache_open(struct expert_cache **out, const struct expert_cac
     if (rc) return rc;
     c->o = *o;
     size_t least = 2 * (size_t)readers_threads(o->readers);
-    c->ahead_max = o->slots / 4 > least ? o->slots / 4 : least;
+    c->ahead_max = o->slots / 16 > least ? o->slots / 16 : least;
     pthread_mutex_init(&c->lock, NULL);
     pthread_cond_init(&c->changed, NULL);
     const struct {

@@ -2,10 +2,10 @@
  *
  * It holds bytes by key. Getting them is the fetch callback's business, so this file opens nothing
  * and computes nothing. A borrowed record stays in place until released; one being read is neither
- * handed out nor evicted. Readers (readers.h) fetch what was announced ahead of use, into at
- * most a quarter of the slots (or two for each reader) at a time. Eviction follows expert_heat.h:
- * access is cyclic (layer 0..n, again and again), which defeats LRU. The mutex guards every field
- * and is never held across fetch. */
+ * handed out nor evicted. Readers (readers.h) fetch what was announced ahead of use, into at most a
+ * sixteenth of the slots (or two for each reader) at a time: what they hold is taken from what
+ * stays. Eviction follows expert_heat.h: access is cyclic (layer 0..n, again and again), which
+ * defeats LRU. The mutex guards every field and is never held across fetch. */
 #ifndef NS_EXPERT_CACHE_H
 #define NS_EXPERT_CACHE_H
 

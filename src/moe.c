@@ -221,7 +221,8 @@ struct group {
     struct expert_weights w[256];
     uint32_t first_pair; /* pair number that buffer row 0 stands for */
 };
-#define MAX_GROUP 256
+#define MAX_GROUP      256
+#define TASKS_A_THREAD 8
 
 static size_t blocks_of(size_t outputs)
 {
@@ -285,13 +286,16 @@ static void compute_group(const struct group *g)
 }
 
 /* Borrows experts from number *next on (of the ascending list) until the buffers or the cache are
- * full. */
+ * full, or there is work for all threads: what is borrowed longer takes a place in the cache. */
 static enum status borrow_group(struct group *g, unsigned layer, uint32_t *next, size_t rows,
                                 struct err *e)
 {
     const struct moe *m = g->m;
     const uint32_t *start = g->b->start;
-    size_t most = m->group < MAX_GROUP ? m->group : MAX_GROUP;
+    size_t tasks = (size_t)pool_threads(m->c->pool) * TASKS_A_THREAD;
+    size_t most = tasks / blocks_of(m->k->expert_width) + 1;
+    if (most > m->group) most = m->group;
+    if (most > MAX_GROUP) most = MAX_GROUP;
     g->n = 0;
     for (; *next < m->k->experts && g->n < most; (*next)++) {
         uint32_t expert = *next;
