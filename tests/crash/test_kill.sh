@@ -54,6 +54,8 @@ check() {
         fail "$1: not whole in the end"
     elif [ -e "$tmp/out.jsonl.db.images" ]; then
         fail "$1: pictures are left over"
+    elif [ -n "$(find "$tmp" -name '*.tmp*')" ]; then
+        fail "$1: an unfinished output is left over"
     else
         ok
     fi
