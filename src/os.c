@@ -1,6 +1,8 @@
 /* Files, clock and limits of the machine. */
 #include "src/os.h"
 
+#include "src/os_temp.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -141,17 +143,32 @@ static char *join(const char *a, const char *b)
     return s;
 }
 
+/* Negative with errno. */
+static int open_folder_of(const char *path)
+{
+    char *dir = join(path, "");
+    if (!dir) return -1;
+    char *slash = strrchr(dir, '/');
+    if (slash == dir) slash++;
+    if (slash) *slash = 0;
+    int fd = open(slash ? dir : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    free(dir);
+    return fd;
+}
+
 enum status os_publish_begin(struct os_publish *p, const char *path, struct err *e)
 {
     *p = (struct os_publish){0};
-    char suffix[32];
-    snprintf(suffix, sizeof suffix, ".tmp%ld", (long)getpid());
+    char suffix[OS_TEMP_CHARS];
+    os_temp_suffix(suffix);
     p->path = join(path, "");
     p->tmp = join(path, suffix);
     if (!p->path || !p->tmp) {
         os_publish_abort(p);
         return err_set(e, E_NOMEM, "%s: no memory", path);
     }
+    int folder = open_folder_of(path);
+    if (folder >= 0) os_temp_sweep(folder);
     p->f = fopen(p->tmp, "wbe");
     if (!p->f) {
         enum status rc = err_errno(e, errno, "cannot create %s", p->tmp);
@@ -196,13 +213,7 @@ enum status os_publish_sync(struct os_publish *p, struct err *e)
 
 static int sync_folder_of(const char *path)
 {
-    char *dir = join(path, "");
-    if (!dir) return ENOMEM;
-    char *slash = strrchr(dir, '/');
-    if (slash == dir) slash++;
-    if (slash) *slash = 0;
-    int fd = open(slash ? dir : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    free(dir);
+    int fd = open_folder_of(path);
     if (fd < 0) return errno;
     /* Some file systems cannot sync a folder and say EINVAL; their renames are as durable as they
      * get. */

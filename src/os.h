@@ -36,7 +36,8 @@ enum status os_read_file(const char *path, size_t max_bytes, char **out, size_t 
 bool os_exists(const char *path);
 
 /* Publish a file whole or not at all: written beside its final place under a temporary name,
- * synced, renamed, the folder synced. A crash leaves the old file or the new one. */
+ * synced, renamed, the folder synced. A crash leaves the old file or the new one, and perhaps a
+ * temporary one, which the next to publish in the folder removes (os_temp.h). */
 struct os_publish {
     FILE *f;
     char *path, *tmp;

@@ -5,6 +5,7 @@
  * them or to count them. Nothing is remembered between two runs but the files themselves. */
 #include "src/repack.h"
 
+#include "src/os_temp.h"
 #include "src/repack_layout.h"
 #include "src/repack_list.h"
 #include "src/repack_sink.h"
@@ -288,14 +289,11 @@ static struct file *find_file(const struct repack *r, char *name)
     return bsearch(&key, r->files, r->n, sizeof key, by_name);
 }
 
-/* Where the ".tmp123" begins that os_publish gives a file it has not finished; NULL: no such name.
- */
+/* Where the suffix begins that os_publish gives a file it has not finished; NULL: no such name. */
 static char *temporary(char *name)
 {
-    char *at = NULL;
-    for (char *s = name; (s = strstr(s, ".tmp")) != NULL; s++) at = s;
-    if (!at || !at[4] || at[4 + strspn(at + 4, "0123456789")]) return NULL;
-    return at;
+    size_t base = os_temp_base(name);
+    return base ? name + base : NULL;
 }
 
 /* What the folder holds is ours, whole or unfinished; what is unfinished goes. */

@@ -1,6 +1,7 @@
 #!/bin/sh
 # Each exit code in each case that leads to it; test_run.sh and test_check.sh have the plainest ones.
 . tests/lib/cli.sh
+build=${BUILD:-build/release}
 
 n() {
     "$nightshift" "$@"
@@ -63,6 +64,8 @@ expect "5: nowhere to copy it" 5 "cannot create" n backup --db "$db" -o "$tmp/no
 (
     flock 9
     expect "6: run beside run" 6 "being worked" run "$tmp/one.jsonl" -o "$tmp/one.out"
+    expect "6: and none that begins anew" 6 "being worked" run "$tmp/one.jsonl" -o "$tmp/one.out" --fresh
+    expect "0: which has forgotten nothing" 0 "1 done" n status --db "$db"
     expect "6: work beside run" 6 "being worked" n work -m $model --db "$db"
     echo "$passed $failed" >"$tmp/counts"
 ) 9>"$db.lock"
@@ -96,6 +99,12 @@ for signal in INT:130 TERM:143 USR1:143; do
     rc=$?
     [ $rc -eq "${signal#*:}" ] && passed=$((passed + 1)) || { failed=$((failed + 1)) && echo "FAILED SIG${signal%:*}: exit $rc" && cat "$tmp/log"; }
     expect "0: and the queue is whole" 0 "whole" n verify --db "$tmp/sig.out.db"
+done
+
+# An import that is stopped says so, and the next one has every job.
+for command in "add --db $tmp/import1.db" "run -m $model -o $tmp/import2"; do
+    expect "130: ${command%% *} in its import" 130 "" env FAULTY="sync path=import n=1 signal=2" "$build/faulty" $command "$tmp/one.jsonl"
+    expect "0: and ${command%% *} again" 0 "1 new, 0 known" "$nightshift" $command "$tmp/one.jsonl"
 done
 
 "$nightshift" status --db "$tmp/halt.db" --watch=0.1 >"$tmp/watch" 2>&1 </dev/null &

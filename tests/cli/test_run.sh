@@ -41,6 +41,11 @@ expect "errors lists them" 0 "image_missing" "$nightshift" errors --db "$tmp/bad
 cp examples/images/circles.png "$tmp/missing.png"
 expect "retry takes back what can run" 0 "1 jobs will run again" "$nightshift" retry --db "$tmp/bad.out.db" --state failed
 expect "and it runs" 1 "4 done, 2 failed" run "$tmp/bad.jsonl" -o "$tmp/bad.out"
+mv "$tmp/missing.png" "$tmp/hidden.png"
+run "$tmp/bad.jsonl" -o "$tmp/late.out" -q
+mv "$tmp/hidden.png" "$tmp/missing.png"
+expect "failed jobs stay failed" 1 "3 done, 3 failed" run "$tmp/bad.jsonl" -o "$tmp/late.out"
+expect "unless they are to run again" 1 "4 done, 2 failed" run "$tmp/bad.jsonl" -o "$tmp/late.out" --retry-failed
 expect "verify finds it whole" 0 "whole" "$nightshift" verify --db "$tmp/bad.out.db" "$tmp/bad.out"
 
 expect "no output is 2" 2 "needs --output" run "$tmp/good.jsonl"
@@ -59,6 +64,10 @@ holds "the output has what is done" "$tmp/limit.out" '"status_code":200' 1
 expect "and the rest follows" 0 "3 done" run "$tmp/good.jsonl" -o "$tmp/limit.out"
 expect "other settings are refused" 4 "activations was f32 and is bf16" sh -c "rm -f '$tmp'/limit*; '$nightshift' run -m $model '$tmp/good.jsonl' -o '$tmp/limit.out' --max-jobs 1 -q; '$nightshift' run -m $model '$tmp/good.jsonl' -o '$tmp/limit.out' --activations bf16"
 expect "unless allowed" 0 "3 done" run "$tmp/good.jsonl" -o "$tmp/limit.out" --activations bf16 --allow-model-change
+other=$tmp/$(basename $model)
+cp -r $model "$other" && echo " " >>"$other/config.json"
+run "$tmp/good.jsonl" -o "$tmp/other.out" --max-jobs 1 -q
+expect "another model is refused, whatever its name" 4 "model_sha256 was [0-9a-f]* and is" "$nightshift" run -m "$other" -o "$tmp/other.out"
 
 (
     flock 9

@@ -3,6 +3,7 @@
 # next run finds must be whole, and the output in the end that of an undisturbed run, times masked. Random moments are
 # test_campaign's, every single system call is tests/fault/system.c's.
 nightshift=${NIGHTSHIFT:-./nightshift}
+build=${BUILD:-build/release}
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
 passed=0 failed=0
@@ -53,6 +54,8 @@ check() {
         fail "$1: not whole in the end"
     elif [ -e "$tmp/out.jsonl.db.images" ]; then
         fail "$1: pictures are left over"
+    elif [ -n "$(find "$tmp" -name '*.tmp*')" ]; then
+        fail "$1: an unfinished output is left over"
     else
         ok
     fi
@@ -110,6 +113,33 @@ for point in checkpoint:commit:1 checkpoint:done:1; do
     signalled TERM 2>/dev/null
     unset NIGHTSHIFT_CRASH_AT
     if [ $rc -eq 137 ]; then check "$point"; else fail "$point: exit $rc"; fi
+done
+
+# faulty WORDS: a run whose system calls do what they say (tests/lib/faulty); what it did with them is in $tmp/calls.
+faulty() {
+    rm -rf "$tmp"/out* "$tmp/calls"
+    (
+        nightshift=$build/faulty FAULTY="$1 log=$tmp/calls"
+        export FAULTY
+        night "$tmp/out.jsonl"
+    )
+    rc=$?
+}
+
+# Signalled halfway, and again at the next sync of the queue, while it still keeps what is unfinished: it ends there, without
+# an output. Signalled once at the same place it writes one.
+faulty "sync path=out.jsonl.db n=0 count"
+half=$(($(sed -n 's/ calls.*//p' "$tmp/calls") / 2))
+for signal in 2:130 15:143 10:143; do
+    at="sync path=out.jsonl.db n=$half signal=${signal%:*}"
+    faulty "$at"
+    if [ $rc -eq "${signal#*:}" ] && [ -e "$tmp/out.jsonl" ]; then check "once: $at"; else fail "once: $at: exit $rc"; fi
+    faulty "$at on"
+    if [ $rc -eq "${signal#*:}" ] && [ "$(wc -l <"$tmp/calls")" -eq 2 ] && [ ! -e "$tmp/out.jsonl" ]; then
+        check "twice: $at"
+    else
+        fail "twice: $at: exit $rc, $(wc -l <"$tmp/calls") signals"
+    fi
 done
 
 # The commands that change a finished queue: killed before the commit they changed nothing, after it everything.

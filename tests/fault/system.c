@@ -1,10 +1,12 @@
 /* The real program while the system fails it: the n-th write, sync, read, truncation, open, rename,
  * removal, lock or allocation, once or from then on, or kills it there, in each kind of command on
  * a queue. It ends in good order, with the exit code of the storage or of memory, or as if nothing
- * had been; the queue is whole; and the next run ends with the answers of an undisturbed one.
+ * had been; the queue is whole; and the next run ends with the answers of an undisturbed one, and
+ * nothing unfinished is left.
  *
  * FULL=1 takes every n, allocations in some hundred strides; else a few of each. STEPS=n: so many.
  */
+#include "src/os_temp.h"
 #include "tests/lib/test.h"
 #include "tests/lib/victim.h"
 #include "tests/lib/watch.h"
@@ -202,6 +204,19 @@ static int disturbed(const struct command *c, const char *words, const char *log
     return victim_run(&v);
 }
 
+static bool none_left(void)
+{
+    bool none = true;
+    DIR *d = opendir(test_dir());
+    for (struct dirent *f; d && (f = readdir(d));) {
+        if (!os_temp_base(f->d_name)) continue;
+        printf("%s is left over\n", f->d_name);
+        none = unlinkat(dirfd(d), f->d_name, 0) != 0;
+    }
+    if (d) closedir(d);
+    return none;
+}
+
 static bool goes_on(struct watch *w)
 {
     static const char *const again[] = {"run",   "JOBS",           "-o", "OUT", MODEL,
@@ -216,7 +231,7 @@ static bool goes_on(struct watch *w)
     }
     if (!same) printf("%s\nis not\n%s", got ? got : "(nothing)", answers);
     free(got);
-    return same;
+    return none_left() && same;
 }
 
 /* False when there were not so many calls. */

@@ -108,6 +108,14 @@ static void ticking(struct vision *v, struct vision_times *out)
     *out = (struct vision_times){n, 2.0 * n};
 }
 
+/* Not before somebody waits for it, if within ten seconds. */
+static enum status encode_late(struct vision *v, const void *bytes, size_t len,
+                               struct picture_info *info, float **rows, struct err *e)
+{
+    for (int i = 0; i < 10000 && ticks == 0; i++) usleep(1000);
+    return fake_encode(v, bytes, len, info, rows, e);
+}
+
 /* What the engine waits for is told apart: here one reading of the clock passes in each wait. The
  * first job of a run is always waited for. */
 TEST(waits_are_told_apart)
@@ -119,7 +127,9 @@ TEST(waits_are_told_apart)
     CHECK_OK(
         night_import(&n, "waits.jsonl", "{\"id\":\"a\",\"image\":\"p1\",\"prompt\":\"q\"}\n", &e),
         e);
+    ticks = 0;
     n.o.prepare.times = ticking;
+    n.o.prepare.encode = encode_late;
     n.o.patient = true;
     CHECK_OK(night_run(&n, &e), e);
     const struct ahead_waits *w = &n.report.waits;

@@ -5,6 +5,7 @@
 #include "jobs/model_id.h"
 #include "src/expert_io.h"
 #include "src/os.h"
+#include "src/os_temp.h"
 #include "tests/lib/expert_file.h"
 #include "tests/lib/repack_model.h"
 #include "tests/lib/test.h"
@@ -327,9 +328,10 @@ TEST(refused)
     CHECK(symlink(from, test_path("refused-link")) == 0);
     CHECK_ERR(repack_model_run(from, test_path("refused-link"), 0, &state, &e), E_USAGE, e,
               "is the model itself");
-    test_write(in(other, "notes.tmp7"), "mine", 4);
-    CHECK_ERR(repack_model_run(from, other, 0, &state, &e), E_USAGE, e, "notes.tmp7 is not what");
-    CHECK(os_exists(in(other, "notes.tmp7")) && !os_exists(in(other, "config.json")));
+    test_write(in(other, "notes.tmp0123abcd-7"), "mine", 4);
+    CHECK_ERR(repack_model_run(from, other, 0, &state, &e), E_USAGE, e,
+              "notes.tmp0123abcd-7 is not what");
+    CHECK(os_exists(in(other, "notes.tmp0123abcd-7")) && !os_exists(in(other, "config.json")));
     CHECK_OK(repack_model_run(from, to, SHARD, &state, &e), e);
     CHECK_ERR(repack_model_run(from, to, 0, &state, &e), E_USAGE, e, "00017.safetensors is not");
     test_write(in(to, "config.json"), "{\"a\": 2}\n", 9);
@@ -381,8 +383,9 @@ struct steps {
 /* Turns one bit of the unfinished file while it is compared. */
 static void spoil(const char *dir, const char *file)
 {
-    char path[600];
-    snprintf(path, sizeof path, "%s/%s.tmp%ld", dir, file, (long)getpid());
+    char path[600], suffix[OS_TEMP_CHARS];
+    os_temp_suffix(suffix);
+    snprintf(path, sizeof path, "%s/%s%s", dir, file, suffix);
     damage(path, -1, "r+b");
 }
 

@@ -7,6 +7,7 @@
  *     on             and every one after it
  *     errno=N        what it says; else ENOMEM for alloc, EIO for others
  *     kill           instead: SIGKILL; before a call, and in the middle of a write
+ *     signal=N       instead: that signal, then the call
  *     path=TEXT      only files with TEXT in their path
  *     log=FILE       gets a line for the first calls that failed
  *     count          the log gets how many there were, at a normal end
@@ -44,7 +45,7 @@ enum { PASS = 0, HALF = -1 };
 static struct {
     bool armed, ops[OPS], on, kill, count, remote;
     long n;
-    int code, log;
+    int code, signal, log;
     char path[64];
     pid_t pid;
 } plan;
@@ -79,6 +80,7 @@ __attribute__((constructor)) static void arm(void)
     plan.remote = word(spec, "remote") != NULL;
     plan.n = (at = word(spec, "n=")) ? strtol(at, NULL, 10) : 0;
     plan.code = (at = word(spec, "errno=")) ? (int)strtol(at, NULL, 10) : 0;
+    plan.signal = (at = word(spec, "signal=")) ? (int)strtol(at, NULL, 10) : 0;
     if ((at = word(spec, "path="))) copy_word(plan.path, sizeof plan.path, at);
     plan.log = -1;
     if ((at = word(spec, "log="))) {
@@ -112,6 +114,7 @@ static int step(enum op op, const char *path)
     long n = atomic_fetch_add(&calls, twice ? 2 : 1) + 1;
     if (n == plan.n || (twice && n + 1 == plan.n) || (plan.on && n > plan.n && !plan.kill)) {
         tell(op, path, n);
+        if (plan.signal) return raise(plan.signal), PASS;
         if (!plan.kill) return plan.code ? plan.code : op == ALLOC ? ENOMEM : EIO;
         if (n + 1 == plan.n) return HALF;
         kill(plan.pid, SIGKILL);
