@@ -7,6 +7,7 @@
 #define NS_CMD_BENCH_H
 
 #include "jobs/cmd_speed.h"
+#include "src/bench_io.h"
 #include "src/bench_run.h"
 
 /* name, title */
@@ -28,7 +29,8 @@ struct cmd_bench {
     uint64_t ram;
     double seconds;                /* of a figure, about */
     double most_s;                 /* a figure that takes longer is left out */
-    double disk_bytes_s;           /* best plain loop; 0: not measured yet */
+    struct bench_io_loop disk;     /* best plain loop; bytes_s 0: not measured yet */
+    uint64_t disk_place;           /* of the files, where it goes on */
     const char *section, *printed; /* the one under way; the one whose head was printed last */
 };
 
@@ -49,8 +51,9 @@ bool cmd_bench_left_out(struct cmd_bench *b, const char *what, enum status *rc,
 BENCH_SECTIONS(X)
 #undef X
 
-/* Measures b->disk_bytes_s unless it was. */
-enum status cmd_bench_disk_limit(struct cmd_bench *b, struct err *e);
+/* Bytes a second of the best plain loop, now, over the next part of the files: for disks that are
+ * not equally fast at all times. */
+enum status cmd_bench_disk_now(struct cmd_bench *b, double *bytes_s, struct err *e);
 /* Floating point operations a second of all threads on registers alone. */
 enum status cmd_bench_peak(const struct cmd_bench *b, double *peak, struct err *e);
 struct bench_run_opts cmd_bench_run_opts(const struct cmd_bench *b);

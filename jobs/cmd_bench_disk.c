@@ -86,15 +86,17 @@ static enum status best_loop(struct cmd_bench *b, struct disk *d, bool tell,
     return rc;
 }
 
-enum status cmd_bench_disk_limit(struct cmd_bench *b, struct err *e)
+enum status cmd_bench_disk_now(struct cmd_bench *b, double *bytes_s, struct err *e)
 {
     struct disk d;
-    struct bench_io_loop best = {0};
-    if (b->disk_bytes_s > 0) return OK;
     enum status rc = disk_open(&d, b, e);
-    if (!rc) rc = best_loop(b, &d, false, &best, e);
+    if (!rc && b->disk.bytes_s <= 0) rc = best_loop(b, &d, false, &b->disk, e);
+    d.o.region = 0;
+    d.o.place = &b->disk_place;
+    struct bench_io_loop l = b->disk;
+    if (!rc) rc = bench_io_plain(&d.o, &l, e);
     disk_close(&d);
-    b->disk_bytes_s = best.bytes_s;
+    *bytes_s = l.bytes_s;
     return rc;
 }
 
@@ -119,7 +121,6 @@ static enum status stream_row(struct cmd_bench *b, struct disk *d, size_t slots,
     }
     double limit = bench_clock_median(plain, ROUNDS), rate = bench_clock_median(stream, ROUNDS);
     double percent = bench_clock_median(ratio, ROUNDS); /* sorts */
-    b->disk_bytes_s = limit;
     cmd_bench_row(b,
                   (struct bench_value[]){{.name = "slots", (double)slots},
                                          {.name = "experts read", (double)s.experts},
@@ -138,14 +139,12 @@ static enum status stream_row(struct cmd_bench *b, struct disk *d, size_t slots,
 enum status cmd_bench_disk(struct cmd_bench *b, struct err *e)
 {
     struct disk d;
-    struct bench_io_loop best = {0};
     enum status rc = disk_open(&d, b, e);
-    if (!rc) rc = best_loop(b, &d, true, &best, e);
-    if (!rc) b->disk_bytes_s = best.bytes_s;
+    if (!rc) rc = best_loop(b, &d, true, &b->disk, e);
     static const size_t slots[] = {16, 32, 128};
     if (!rc && !d.io) cmd_bench_skip(b, "streaming", "the model has no routed experts");
     for (size_t i = 0; i < sizeof slots / sizeof *slots && !rc && d.io; i++)
-        rc = stream_row(b, &d, slots[i], &best, e);
+        rc = stream_row(b, &d, slots[i], &b->disk, e);
     disk_close(&d);
     return rc;
 }
