@@ -6,7 +6,7 @@
  *
  * Order of additions: a pair of neighbouring columns is to kern_mm.h what a column is to other
  * tables, the odd one of the pair is added first: blocks of 512 columns, a chain of every other
- * pair. Pairs travel as the bits of a float. */
+ * pair. Pairs travel as the bits of a float. Rows too long for the buffer are not rounded. */
 #define tile_fma pair_fma
 #include "src/kern.h"
 
@@ -45,7 +45,7 @@ static void run_pairs(const struct mm *a, size_t row_bytes, void (*widen)(const 
                       tile_fn direct)
 {
     float x[PAIRS] __attribute__((aligned(64)));
-    size_t pairs = (a->cols + 1) / 2, most = PAIRS / pairs;
+    size_t pairs = (a->cols + 1) / 2, most = PAIRS / pairs; /* at least one */
     for (size_t r = 0; r < a->rows; r += most) {
         struct mm p = *a;
         p.rows = a->rows - r < most ? a->rows - r : most;
@@ -170,12 +170,18 @@ static void direct_pairs(const struct tile *t, size_t rows)
 
 static void pairs_mm_bf16(const struct mm *a)
 {
-    run_pairs(a, a->cols * 2, pairs_bf16, NULL);
+    if (a->cols > 2 * PAIRS)
+        kern_avx512_table.mm_bf16(a);
+    else
+        run_pairs(a, a->cols * 2, pairs_bf16, NULL);
 }
 
 static void pairs_mm_mxfp4(const struct mm *a)
 {
-    run_pairs(a, a->cols / 2, pairs_mxfp4, direct_pairs);
+    if (a->cols > 2 * PAIRS)
+        kern_avx512_table.mm_mxfp4(a);
+    else
+        run_pairs(a, a->cols / 2, pairs_mxfp4, direct_pairs);
 }
 
 /* As spin, on pairs. */

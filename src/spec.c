@@ -151,10 +151,10 @@ static void search_ring(const struct spec *s, const int32_t *known, size_t n, st
     size_t age = 0;
     while (at != NONE && p->n < MOST_PLACES) {
         size_t here = (s->at + s->size - at) % s->size; /* tokens written since */
-        if (here <= age && age) break;
+        if (here <= age) break; /* 0: the oldest place, which may be its own successor */
         age = here;
         size_t end = (size_t)at + 1;
-        if (here && end < s->size)
+        if (end < s->size)
             add_place(p, s->ring, end, s->size, match_length(s->ring, end, known, n));
         at = s->prev[at];
     }

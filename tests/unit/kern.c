@@ -197,6 +197,22 @@ TEST(products)
     }
 }
 
+/* As wide as a model may say. */
+TEST(widest)
+{
+    FOR_TABLES(k)
+    {
+        for (int form = F32; form <= MXFP4; form++) {
+            struct product p = make(form, 1, 1 << 20, 1);
+            double size, want = exact(k, &p, 0, 0, &size);
+            run_all(k, &p);
+            if (!(fabs(p.y[0] - want) <= 1e-4 * size))
+                FAIL("%s form %d: %.9g, not %.9g", k->name, form, p.y[0], want);
+            drop(&p);
+        }
+    }
+}
+
 /* One row alone gives the bits it gives among 2 to 70 others, or among 400. */
 TEST(rows_do_not_see_each_other)
 {

@@ -123,6 +123,29 @@ TEST(ring_wraps_around)
     close_spec(s);
 }
 
+/* A pair at one place of the ring in two laps, nothing like it between, and the ring about to write
+ * there again: the search ends all the same. */
+TEST(oldest_place)
+{
+    struct spec *s = open_spec(64, 4);
+    struct spec_draft d = {.n = 0};
+    const int32_t known[] = {1, 7, 8};
+    int32_t text[31];
+    for (int i = 0; i < 31; i++) text[i] = 500;
+    for (int lap = 0; lap < 2; lap++) {
+        text[4] = 7;
+        text[5] = 8;
+        spec_learn(s, text, 31, 0);
+        text[4] = text[5] = 500;
+        spec_learn(s, text, 31, 0);
+    }
+    spec_learn(s, text, 4, 0);
+    spec_begin(s, false, NULL, 0);
+    spec_draft(s, known, 3, 4, &d);
+    CHECK(d.n <= 4);
+    close_spec(s);
+}
+
 /* Drafts that are always wrong stop; they come back when they have become right. */
 static size_t drafted(struct spec *s, const int32_t *known, size_t n, int rounds, bool right)
 {
