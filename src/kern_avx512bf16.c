@@ -40,12 +40,16 @@ static void round_rows(float *to, const struct mm *a, size_t first, size_t rows,
     }
 }
 
-/* As many rows at once as the buffer holds; `a` of the products below counts pairs. */
+/* As many rows at once as the buffer holds, in pairs; what does not fit goes to `unrounded`. */
 static void run_pairs(const struct mm *a, size_t row_bytes, void (*widen)(const struct tile *t),
-                      tile_fn direct)
+                      tile_fn direct, void (*unrounded)(const struct mm *a))
 {
     float x[PAIRS] __attribute__((aligned(64)));
-    size_t pairs = (a->cols + 1) / 2, most = PAIRS / pairs; /* at least one */
+    size_t pairs = (a->cols + 1) / 2, most = PAIRS / pairs;
+    if (most == 0) {
+        unrounded(a);
+        return;
+    }
     for (size_t r = 0; r < a->rows; r += most) {
         struct mm p = *a;
         p.rows = a->rows - r < most ? a->rows - r : most;
@@ -170,18 +174,12 @@ static void direct_pairs(const struct tile *t, size_t rows)
 
 static void pairs_mm_bf16(const struct mm *a)
 {
-    if (a->cols > 2 * PAIRS)
-        kern_avx512_table.mm_bf16(a);
-    else
-        run_pairs(a, a->cols * 2, pairs_bf16, NULL);
+    run_pairs(a, a->cols * 2, pairs_bf16, NULL, kern_avx512_table.mm_bf16);
 }
 
 static void pairs_mm_mxfp4(const struct mm *a)
 {
-    if (a->cols > 2 * PAIRS)
-        kern_avx512_table.mm_mxfp4(a);
-    else
-        run_pairs(a, a->cols / 2, pairs_mxfp4, direct_pairs);
+    run_pairs(a, a->cols / 2, pairs_mxfp4, direct_pairs, kern_avx512_table.mm_mxfp4);
 }
 
 /* As spin, on pairs. */
