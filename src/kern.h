@@ -63,6 +63,10 @@ struct kern {
     /* in place: 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))) and 0.5 x (1 + erf(x / sqrt 2)) */
     void (*gelu_tanh)(float *x, size_t n);
     void (*gelu_erf)(float *x, size_t n);
+    /* x[i] *= s; returns the largest, -INFINITY of none */
+    float (*scale_max)(float *x, size_t n, float s);
+    /* x[i] to the nearest BF16 number, to even where two are as near; NaN stays NaN */
+    void (*round_bf16)(float *x, size_t n);
     /* One step of the gated delta rule for one head, state S [k][v] row-major (kimi-k3 2.4):
      *   S row c *= decay[c];  u = S^T key;  d = beta (value - u);  S += key d^T;  out = S^T query
      * d_scratch: [v] floats, holds d afterwards. */

@@ -6,7 +6,7 @@
  *
  * Order of additions: a pair of neighbouring columns is to kern_mm.h what a column is to other
  * tables, the odd one of the pair is added first: blocks of 512 columns, a chain of every other
- * pair. Pairs travel as the bits of a float. Rows too long for the buffer are not rounded. */
+ * pair. Pairs travel as the bits of a float. */
 #define tile_fma pair_fma
 #include "src/kern.h"
 
@@ -25,39 +25,44 @@ static inline __attribute__((always_inline)) __m512 pair_fma(__m512 x, __m512 w,
 #define LEAST  2            /* scales for which every value is a normal BF16 number */
 #define MOST   252
 
-/* Rows as pairs, the last one filled up with a zero. */
-static void round_rows(float *to, const struct mm *a, size_t first, size_t rows, size_t pairs)
+/* Rows of a, from their pair `from` on, as pairs; the last one of a row is filled up with a zero.
+ */
+static void round_rows(float *to, const struct mm *a, size_t rows, size_t from, size_t pairs)
 {
+    size_t n = a->cols - 2 * from < 2 * pairs ? a->cols - 2 * from : 2 * pairs;
     for (size_t r = 0; r < rows; r++, to += pairs) {
-        const float *x = a->x + (first + r) * a->ldx;
+        const float *x = a->x + r * a->ldx + 2 * from;
         size_t i = 0;
-        for (; i + 2 * V <= a->cols; i += 2 * V)
+        for (; i + 2 * V <= n; i += 2 * V)
             vstore(to + i / 2, (vf)_mm512_cvtne2ps_pbh(vload(x + i + V), vload(x + i)));
-        for (; i < a->cols; i += 2) {
-            uint32_t low = f32_to_bf16(x[i]), high = i + 1 < a->cols ? f32_to_bf16(x[i + 1]) : 0;
+        for (; i < n; i += 2) {
+            uint32_t low = f32_to_bf16(x[i]), high = i + 1 < n ? f32_to_bf16(x[i + 1]) : 0;
             memcpy(to + i / 2, (uint32_t[]){high << 16 | low}, sizeof *to);
         }
     }
 }
 
-/* As many rows at once as the buffer holds, in pairs; what does not fit goes to `unrounded`. */
+/* Few rows whole, so that W is read as it lies; of many a block of columns at a time, so that many
+ * share a panel. */
 static void run_pairs(const struct mm *a, size_t row_bytes, void (*widen)(const struct tile *t),
-                      tile_fn direct, void (*unrounded)(const struct mm *a))
+                      tile_fn direct)
 {
     float x[PAIRS] __attribute__((aligned(64)));
-    size_t pairs = (a->cols + 1) / 2, most = PAIRS / pairs;
-    if (most == 0) {
-        unrounded(a);
-        return;
-    }
+    size_t pairs = (a->cols + 1) / 2;
+    size_t width = pairs <= BLOCK || a->rows * pairs <= PAIRS ? pairs : BLOCK;
+    size_t most = PAIRS / width;
     for (size_t r = 0; r < a->rows; r += most) {
-        struct mm p = *a;
+        struct mm p = *a, q = *a;
         p.rows = a->rows - r < most ? a->rows - r : most;
-        p.y += r * a->ldy;
-        p.x = x;
-        p.cols = p.ldx = pairs;
-        round_rows(x, a, r, p.rows, pairs);
-        mm_run(&p, row_bytes, widen, direct);
+        p.x += r * a->ldx;
+        q.rows = p.rows;
+        q.y += r * a->ldy;
+        q.x = x;
+        for (size_t from = 0; from < pairs; from += width) {
+            q.ldx = pairs - from < width ? pairs - from : width;
+            round_rows(x, &p, p.rows, from, q.ldx);
+            mm_columns(&q, from, from + q.ldx, row_bytes, widen, direct);
+        }
     }
 }
 
@@ -174,12 +179,12 @@ static void direct_pairs(const struct tile *t, size_t rows)
 
 static void pairs_mm_bf16(const struct mm *a)
 {
-    run_pairs(a, a->cols * 2, pairs_bf16, NULL, kern_avx512_table.mm_bf16);
+    run_pairs(a, a->cols * 2, pairs_bf16, NULL);
 }
 
 static void pairs_mm_mxfp4(const struct mm *a)
 {
-    run_pairs(a, a->cols / 2, pairs_mxfp4, direct_pairs, kern_avx512_table.mm_mxfp4);
+    run_pairs(a, a->cols / 2, pairs_mxfp4, direct_pairs);
 }
 
 /* As spin, on pairs. */

@@ -164,6 +164,25 @@ static float row_max(const float *x, size_t n)
     return top;
 }
 
+static float scale_max(float *x, size_t n, float s)
+{
+    float top = -__builtin_inff(), t[V];
+    size_t i = 0;
+    vf m = vset1(top);
+    for (; i + V <= n; i += V) {
+        vf v = vload(x + i) * s;
+        vstore(x + i, v);
+        m = pick(v > m, v, m);
+    }
+    vstore(t, m);
+    foreach (j, V) top = t[j] > top ? t[j] : top;
+    for (; i < n; i++) {
+        x[i] *= s;
+        top = x[i] > top ? x[i] : top;
+    }
+    return top;
+}
+
 static float row_sum(const float *x, size_t n)
 {
     vf acc[NACC];
@@ -246,6 +265,15 @@ INLINE vf f_gelu_erf(vf x, vf u, struct par p)
     return x * pick(x < 0.0f, q, 1.0f - q);
 }
 
+INLINE vf f_round_bf16(vf x, vf u, struct par p)
+{
+    (void)u, (void)p;
+    vi bits = (vi)x, nan = (bits & 0x7fffffff) > 0x7f800000;
+    vi near = bits + 0x7fff + (bits >> 16 & 1);
+    vi kept = (nan & (bits | 0x400000)) | (~nan & near);
+    return (vf)(kept & (int32_t)0xffff0000);
+}
+
 static const struct par none;
 
 static void axpy(float *y, float s, const float *x, size_t n)
@@ -287,6 +315,11 @@ static void exponential(float *x, size_t n)
 static void sigmoid(float *x, size_t n)
 {
     map(x, x, NULL, n, none, f_sigmoid);
+}
+
+static void round_row(float *x, size_t n)
+{
+    map(x, x, NULL, n, none, f_round_bf16);
 }
 
 static void gelu_tanh(float *x, size_t n)

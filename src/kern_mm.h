@@ -183,9 +183,11 @@ static void strip_at(struct strip *s, const struct mm *a, size_t row_bytes, size
     }
 }
 
-/* Up to DIRECT_ROWS rows go to `direct`, if there is one, without a panel. */
-static void mm_run(const struct mm *a, size_t row_bytes, void (*widen)(const struct tile *t),
-                   tile_fn direct)
+/* Columns [from, to) of W, from a multiple of BLOCK, with x beginning at column `from`: from 0 they
+ * set y, else they are added. Up to DIRECT_ROWS rows go to `direct`, if there is one, without a
+ * panel. */
+static void mm_columns(const struct mm *a, size_t from, size_t to, size_t row_bytes,
+                       void (*widen)(const struct tile *t), tile_fn direct)
 {
     float panel[BLOCK * STRIP] __attribute__((aligned(64)));
     struct strip s;
@@ -196,15 +198,22 @@ static void mm_run(const struct mm *a, size_t row_bytes, void (*widen)(const str
             strip_at(&s, a, row_bytes, o);
             struct tile t = {.s = &s, .panel = panel, .ldx = a->ldx, .ldy = a->ldy};
             t.y = a->y + r * a->ldy + o;
-            for (size_t i = 0; i < rows; i++) memset(t.y + i * a->ldy, 0, s.outputs * sizeof *t.y);
-            for (t.first = 0; t.first < a->cols; t.first += BLOCK) {
-                t.n = a->cols - t.first < BLOCK ? a->cols - t.first : BLOCK;
-                t.x = a->x + r * a->ldx + t.first;
+            for (size_t i = 0; i < rows && from == 0; i++)
+                memset(t.y + i * a->ldy, 0, s.outputs * sizeof *t.y);
+            for (t.first = from; t.first < to; t.first += BLOCK) {
+                t.n = to - t.first < BLOCK ? to - t.first : BLOCK;
+                t.x = a->x + r * a->ldx + (t.first - from);
                 if (!few) widen(&t);
                 block_run(t, rows, s.outputs, few ? direct : tile_run);
             }
         }
     }
+}
+
+static inline void mm_run(const struct mm *a, size_t row_bytes, void (*widen)(const struct tile *t),
+                          tile_fn direct)
+{
+    mm_columns(a, 0, a->cols, row_bytes, widen, direct);
 }
 
 /* The widening below takes columns [k, t->n) one by one: for tables and ends without better. */
@@ -273,7 +282,7 @@ static inline void mm_mxfp4(const struct mm *a)
 #define KERN_ROW_FUNCTIONS                                                                         \
     .dot = dot, .axpy = axpy, .mix = mix, .rms = rms, .softmax = softmax, .situ = situ,            \
     .silu = silu, .sigmoid = sigmoid, .gelu_tanh = gelu_tanh, .gelu_erf = gelu_erf,                \
-    .exp = exponential, .delta_step = delta_step
+    .exp = exponential, .round_bf16 = round_row, .scale_max = scale_max, .delta_step = delta_step
 #define KERN_FUNCTIONS                                                                             \
     .mm_f32 = mm_f32, .mm_bf16 = mm_bf16, .mm_mxfp4 = mm_mxfp4, .spin = spin, KERN_ROW_FUNCTIONS
 

@@ -83,8 +83,7 @@ void linear_apply(const struct compute *c, const struct linear *l, float *y, siz
 
 void round_bf16(const struct compute *c, float *x, size_t n)
 {
-    if (!c->bf16) return;
-    for (size_t i = 0; i < n; i++) x[i] = bf16_to_f32(f32_to_bf16(x[i]));
+    if (c->bf16) c->kern->round_bf16(x, n);
 }
 
 void linear_row(const struct linear *l, size_t r, float *out)

@@ -197,6 +197,20 @@ TEST(products)
     }
 }
 
+/* More rows of more columns than are rounded at a time. */
+TEST(many_wide_rows)
+{
+    FOR_TABLES(k)
+    {
+        for (int form = F32; form <= MXFP4; form++) {
+            struct product p = make(form, 3, form == MXFP4 ? 2112 : 2115, 100);
+            run_all(k, &p);
+            check_product(k, &p);
+            drop(&p);
+        }
+    }
+}
+
 /* As wide as a model may say. */
 TEST(widest)
 {

@@ -212,6 +212,47 @@ TEST(gated_units)
     }
 }
 
+/* The bits of f32_to_bf16, whatever the number is and wherever it stands. */
+TEST(round_bf16)
+{
+    enum { N = 77 };
+    static const uint32_t edges[] = {0,          0x80000000, 1,          0x7fff,     0x8000,
+                                     0x8001,     0x18000,    0x3f808000, 0x3f818000, 0xbf808001,
+                                     0x7f7fffff, 0x7f800000, 0xff800000, 0x7f800001, 0xffffffff};
+    FOR_TABLES(k)
+    {
+        for (size_t first = 0; first < sizeof edges / sizeof *edges; first++) {
+            float x[N], want[N];
+            for (size_t i = 0; i < N; i++) {
+                uint32_t bits = i ? (uint32_t)test_rand(&seed) : edges[first];
+                memcpy(&x[i], &bits, sizeof bits);
+                want[i] = bf16_to_f32(f32_to_bf16(x[i]));
+            }
+            size_t n = N - first;
+            k->round_bf16(x, n);
+            if (memcmp(x, want, n * sizeof *x)) FAIL("%s: of %zu numbers", k->name, n);
+        }
+    }
+}
+
+TEST(scale_max)
+{
+    enum { N = 70 };
+    FOR_TABLES(k)
+    {
+        float none = 3;
+        CHECK(k->scale_max(&none, 0, 2) == -INFINITY && none == 3);
+        for (size_t n = 1; n < N; n++)
+            for (size_t largest = 0; largest < n; largest++) {
+                float x[N], want[N];
+                for (size_t i = 0; i < N; i++) x[i] = i == largest ? -1.25f : -2 - (float)i;
+                for (size_t i = 0; i < N; i++) want[i] = i < n ? x[i] * 0.3f : x[i];
+                CHECK(k->scale_max(x, n, 0.3f) == want[largest]);
+                CHECK(!memcmp(x, want, sizeof x));
+            }
+    }
+}
+
 /* An element's result does not depend on its place in the row. */
 TEST(place_does_not_show)
 {

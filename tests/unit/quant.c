@@ -74,7 +74,9 @@ TEST(apply)
 TEST(round_to_bf16)
 {
     float x[4] = {1.00390625f, 1.01171875f, -3.0f, 1e-40f};
-    struct compute c = {.bf16 = false};
+    struct compute c = {0};
+    struct err e;
+    CHECK_OK(kern_select(&c.kern, "portable", false, &e), e);
     round_bf16(&c, x, 4);
     CHECK(x[0] == 1.00390625f);
     c.bf16 = true;
