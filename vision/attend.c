@@ -50,6 +50,20 @@ static void rotate(float *out, const float *in, const float *by_x, const float *
     }
 }
 
+/* Keys and values: F32, or BF16 where that is what activations are rounded to. */
+static void *stored(const struct vit_run *r, float *from, size_t i)
+{
+    return r->c->bf16 ? (void *)((uint16_t *)(void *)from + i) : (void *)(from + i);
+}
+
+static void store(const struct vit_run *r, float *to, size_t i, float value)
+{
+    if (r->c->bf16)
+        *(uint16_t *)stored(r, to, i) = f32_to_bf16(value);
+    else
+        to[i] = value;
+}
+
 struct scatter {
     struct vit_run *r;
     float *qkv;
@@ -61,8 +75,8 @@ static void put_value(struct vit_run *r, size_t head, size_t row, const float *i
 {
     size_t size = head_size(r), block = row / ATTEND_KEYS * ATTEND_KEYS;
     size_t keys = r->n - block < ATTEND_KEYS ? r->n - block : ATTEND_KEYS;
-    float *to = r->v + (head * r->n + block) * size + (row - block);
-    for (size_t d = 0; d < size; d++) to[d * keys] = in[d];
+    size_t to = (head * r->n + block) * size + (row - block);
+    for (size_t d = 0; d < size; d++) store(r, r->v, to + d * keys, in[d]);
 }
 
 static void scatter_row(const struct scatter *s, size_t i)
@@ -72,13 +86,12 @@ static void scatter_row(const struct scatter *s, size_t i)
     const float *by_x = r->turn + row % r->patches->grid_w * n * 2;
     const float *by_y = r->turn + row / r->patches->grid_w * n * 2;
     float *in = s->qkv + i * 3 * qkv;
-    round_bf16(r->c, in + 2 * qkv, qkv);
     for (size_t head = 0; head < r->vit->cfg.heads; head++, in += size) {
-        float *q = r->q + row * qkv + head * size, *k = r->k + (head * r->n + row) * size;
+        float *q = r->q + row * qkv + head * size, *k = in + qkv;
         rotate(q, in, by_x, by_y, size);
-        rotate(k, in + qkv, by_x, by_y, size);
         round_bf16(r->c, q, size);
-        round_bf16(r->c, k, size);
+        rotate(k, k, by_x, by_y, size);
+        for (size_t d = 0; d < size; d++) store(r, r->k, (head * r->n + row) * size + d, k[d]);
         put_value(r, head, row, in + 2 * qkv);
     }
 }
@@ -115,33 +128,6 @@ static struct stream stream_at(const struct vit_run *r, unsigned thread)
     return s;
 }
 
-typedef float lanes __attribute__((vector_size(16), aligned(4)));
-typedef int32_t ints __attribute__((vector_size(16), aligned(4)));
-#define LANES (sizeof(lanes) / sizeof(float))
-
-/* x *= scale; returns the largest. */
-static float scale_largest(float *x, size_t n, float scale)
-{
-    lanes most = {0};
-    most += -INFINITY;
-    size_t i = 0;
-    for (; i + LANES <= n; i += LANES) {
-        lanes v;
-        memcpy(&v, x + i, sizeof v);
-        v *= scale;
-        memcpy(x + i, &v, sizeof v);
-        ints rises = v > most;
-        most = (lanes)(((ints)v & rises) | ((ints)most & ~rises));
-    }
-    float max = -INFINITY;
-    for (size_t k = 0; k < LANES; k++) max = most[k] > max ? most[k] : max;
-    for (; i < n; i++) {
-        x[i] *= scale;
-        max = x[i] > max ? x[i] : max;
-    }
-    return max;
-}
-
 /* Turns a row of scores into weights of its block and returns the block's share of the row, scaling
  * down what was summed before when the maximum rose. */
 static float take_block(const struct vit_run *r, const struct stream *s, size_t row, size_t keys)
@@ -149,10 +135,11 @@ static float take_block(const struct vit_run *r, const struct stream *s, size_t 
     size_t size = head_size(r);
     float *scores = s->scores + row * keys, *sum = s->sum + row * size;
     float scale = 1.0f / sqrtf((float)size);
-    float block = scale_largest(scores, keys, scale), before = s->max[row];
+    float block = r->c->kern->scale_max(scores, keys, scale), before = s->max[row];
     float max = block > before ? block : before;
     r->c->kern->softmax(scores, keys);
-    float fade = expf(before - max), share = expf(block - max) / scale_largest(scores, keys, 1);
+    float fade = expf(before - max),
+          share = expf(block - max) / r->c->kern->scale_max(scores, keys, 1);
     if (fade != 1.0f)
         for (size_t d = 0; d < size; d++) sum[d] *= fade;
     s->weight[row] = s->weight[row] * fade + share;
@@ -165,23 +152,25 @@ static void attend_block(const struct vit_run *r, const struct stream *s, size_t
                          struct mm *product)
 {
     size_t size = head_size(r), keys = r->n - key < ATTEND_KEYS ? r->n - key : ATTEND_KEYS;
-    product->w = r->k + (head * r->n + key) * size;
+    const struct kern *kern = r->c->kern;
+    void (*mm)(const struct mm *) = r->c->bf16 ? kern->mm_bf16 : kern->mm_f32;
+    product->w = stored(r, r->k, (head * r->n + key) * size);
     product->last = keys;
     product->ldy = keys;
-    r->c->kern->mm_f32(product);
+    mm(product);
     float share[ATTEND_QUERIES];
     for (size_t i = 0; i < product->rows; i++) share[i] = take_block(r, s, i, keys);
     struct mm values = {.y = s->part,
                         .ldy = size,
-                        .w = r->v + (head * r->n + key) * size,
+                        .w = stored(r, r->v, (head * r->n + key) * size),
                         .cols = keys,
                         .x = s->scores,
                         .ldx = keys,
                         .rows = product->rows,
                         .last = size};
-    r->c->kern->mm_f32(&values);
+    mm(&values);
     for (size_t i = 0; i < product->rows; i++)
-        r->c->kern->axpy(s->sum + i * size, share[i], s->part + i * size, size);
+        kern->axpy(s->sum + i * size, share[i], s->part + i * size, size);
 }
 
 static void attend_task(void *ctx, size_t task, unsigned thread)
