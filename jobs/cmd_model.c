@@ -171,10 +171,9 @@ enum status cmd_model_plan(struct cmd_model *m, const struct cmd_options *o,
 
 static enum status load_vision(struct cmd_model *m, const struct compute *c, struct err *e)
 {
-    unsigned threads = m->threads > 1 ? m->threads / 2 : 1;
     struct vision_opts v = {
         .mem = &m->mem, .compute = *c, .limits = m->limits, .sandbox = m->sandbox};
-    enum status rc = pool_open(&m->vision_pool, threads, e);
+    enum status rc = pool_open(&m->vision_pool, m->threads, e);
     v.compute.pool = m->vision_pool;
     return rc ? rc : vision_open(&m->vision, m->dir, &v, e);
 }

@@ -184,6 +184,8 @@ static enum status work(struct night *n, struct err *e)
                    engine_affinity(m->engine)},
         .sequences = m->plan.sequences,
         .prefill_rows = m->plan.prefill_rows,
+        .sweep_s = m->night.sweep.seconds,
+        .idle_s = m->night.sweep.seconds - m->night.sweep.compute_s,
         .prepare = {.mem = &m->mem,
                     .config = &m->config,
                     .tok = m->tok,

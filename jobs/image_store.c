@@ -13,7 +13,7 @@ struct image_store {
     pthread_cond_t released;
     uint64_t used, borrowed; /* bytes */
     struct image_rows *newest, *oldest;
-    bool woken;
+    bool woken, waited; /* somebody waits for `released` */
 };
 
 enum status image_store_open(struct image_store **out, struct mem *mem, uint64_t limit_bytes,
@@ -40,6 +40,21 @@ static void link_newest(struct image_store *s, struct image_rows *r)
     r->older = s->newest;
     *(s->newest ? &s->newest->newer : &s->oldest) = r;
     s->newest = r;
+}
+
+static void wait_for_release(struct image_store *s)
+{
+    s->waited = true;
+    pthread_cond_wait(&s->released, &s->lock);
+    s->waited = false;
+}
+
+bool image_store_full(struct image_store *s)
+{
+    pthread_mutex_lock(&s->lock);
+    bool full = s->waited;
+    pthread_mutex_unlock(&s->lock);
+    return full;
 }
 
 /* Drops unborrowed pictures, oldest first, until `bytes` more fit. */
@@ -106,7 +121,7 @@ void image_store_room(struct image_store *s, size_t bytes, size_t own)
     pthread_mutex_lock(&s->lock);
     drop(s, bytes);
     while (!s->woken && s->used + bytes > s->limit && s->borrowed > own) {
-        pthread_cond_wait(&s->released, &s->lock);
+        wait_for_release(s);
         drop(s, bytes);
     }
     pthread_mutex_unlock(&s->lock);
@@ -121,7 +136,7 @@ bool image_store_relieve(struct image_store *s, size_t own)
     s->limit = limit;
     if (!relieved && !s->woken && s->borrowed > own) {
         uint64_t before = s->borrowed;
-        while (!s->woken && s->borrowed >= before) pthread_cond_wait(&s->released, &s->lock);
+        while (!s->woken && s->borrowed >= before) wait_for_release(s);
         relieved = true;
     }
     pthread_mutex_unlock(&s->lock);

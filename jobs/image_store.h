@@ -39,6 +39,8 @@ void image_store_room(struct image_store *s, size_t bytes, size_t own);
 /* Drops all that nobody borrows, and waits until something borrowed by others came back. False when
  * there was nothing to drop and nothing to wait for. */
 bool image_store_relieve(struct image_store *s, size_t own);
+/* Does somebody wait, by either, for what others borrow? */
+bool image_store_full(struct image_store *s);
 /* Adds and borrows; takes over rows. E_NOMEM: rows are freed. */
 enum status image_store_put(struct image_store *s, struct image_rows **out, const char *sha256,
                             const struct picture_info *info, float *rows, size_t bytes,

@@ -3,6 +3,7 @@
  *     claim      some hundred jobs of the queue, those that begin alike        (turn, queue)
  *     choose     the one that goes next, when the last one was prepared        (order)
  *     prepare    pictures, prompt: on a thread beside the sweeps               (ahead, prepare)
+ *     hold       sweeps back while jobs that are worth it become ready         (hold)
  *     admit      ready jobs into the engine, several at a time                 (order, flight)
  *     sweep      one pass of the model over everything running                 (engine)
  *     finish     jobs that ended: answer and state in one transaction          (result)
@@ -14,6 +15,7 @@
 
 #include "jobs/eta.h"
 #include "jobs/flight.h"
+#include "jobs/hold.h"
 #include "jobs/order.h"
 #include "jobs/runs.h"
 #include "jobs/turn.h"
@@ -25,14 +27,12 @@
 #include <string.h>
 #include <time.h>
 
-#define POLL_S           0.2               /* between looks at a stop or at the queue while idle */
-#define IDLE_CLAIM_S     1.0               /* between looks into an empty queue */
-#define LEASE_MS         (15 * 60 * 1000L) /* unless told; longer where a sweep is */
-#define HALT_LEAST       10
-#define CLAIM_MOST       64   /* in one transaction */
-#define PATIENCE         0.25 /* of a sweep, to wait for jobs that could join the next one */
-#define FIRST_PATIENCE_S 2.0
-#define MAX_RETRY_S      600.0
+#define POLL_S       0.2               /* between looks at a stop or at the queue while idle */
+#define IDLE_CLAIM_S 1.0               /* between looks into an empty queue */
+#define LEASE_MS     (15 * 60 * 1000L) /* unless told; longer where a sweep is */
+#define HALT_LEAST   10
+#define CLAIM_MOST   64 /* in one transaction */
+#define MAX_RETRY_S  600.0
 
 struct pipeline {
     const struct pipeline_opts *o;
@@ -46,7 +46,7 @@ struct pipeline {
     struct result_partial *part; /* [n_flights] */
     struct flight **ready;       /* [n_ready] not yet admitted, in the order of preparing */
     size_t n_ready;
-    double last_sweep_s;
+    struct hold hold;
     struct queue_worker worker;
     struct pipeline_state state;
     struct pipeline_report *report;
@@ -294,24 +294,26 @@ static enum status take(struct pipeline *p, struct ready *r, struct err *e)
     return OK;
 }
 
-/* Takes what is ready. While the engine has room, what is being prepared is worth a short wait: a
- * sweep costs the same for one more, and beginnings are shared with those that are known. */
-static enum status take_ready(struct pipeline *p, struct err *e)
+static bool hold(struct pipeline *p)
 {
-    double until = os_now() + (p->last_sweep_s > 0 ? p->last_sweep_s * PATIENCE : FIRST_PATIENCE_S);
-    for (;;) {
-        bool room = p->o->patient || p->running + p->n_ready < p->o->sequences;
-        room = room && ahead_inside(p->ahead) > 0;
-        double left = p->o->patient ? POLL_S : until - os_now();
-        if (p->running + p->n_ready == 0 && left < POLL_S) left = POLL_S;
-        struct ready *r = ahead_take(p->ahead, !room || left < 0 ? 0
-                                               : left < POLL_S   ? left
-                                                                 : POLL_S);
-        bool late = !p->o->patient && os_now() >= until;
-        if (!r && (!room || late || stop_wanted(p))) return OK;
-        enum status rc = r ? take(p, r, e) : OK;
-        if (rc) return rc;
+    if (ahead_inside(p->ahead) == 0) return false;
+    if (p->o->patient) return true;
+    /* Pictures that fill the store are given back by sweeps. */
+    size_t n = p->running + p->n_ready;
+    if (n && prepare_full(p->prepare)) return false;
+    return hold_sweep(&p->hold, n, p->o->sequences, os_now());
+}
+
+/* Takes what is ready; *held: more is worth waiting for. */
+static enum status take_ready(struct pipeline *p, bool *held, struct err *e)
+{
+    enum status rc = OK;
+    struct ready *r;
+    while (!rc && (r = ahead_take(p->ahead, (*held = hold(p)) ? POLL_S : 0))) {
+        hold_came(&p->hold, os_now());
+        rc = take(p, r, e);
     }
+    return rc;
 }
 
 static enum status add(struct pipeline *p, struct flight *f, struct err *why)
@@ -324,13 +326,13 @@ static enum status add(struct pipeline *p, struct flight *f, struct err *why)
     return p->o->engine.add(p->o->engine.g, &s, why);
 }
 
-static enum status admit(struct pipeline *p, struct err *e)
+static enum status admit(struct pipeline *p, bool *held, struct err *e)
 {
-    enum status rc = take_ready(p, e);
+    enum status rc = take_ready(p, held, e);
     struct order_now now = {
         .free = p->o->sequences - p->running, .ready = p->n_ready, .running = p->running > 0};
     now.coming = !p->dry || ahead_inside(p->ahead) + order_waiting(p->order) > 0;
-    if (!rc && !order_admit(p->order, &now)) return OK;
+    if (!rc && (*held || !order_admit(p->order, &now))) return OK;
     while (!rc && p->n_ready) {
         struct flight *f = p->ready[0];
         struct err why;
@@ -367,13 +369,14 @@ static enum status sweep(struct pipeline *p, struct err *e)
     size_t running = p->running;
     enum status rc = p->o->engine.sweep(p->o->engine.g, on_token, p, e);
     if (rc) return rc;
-    p->last_sweep_s = os_now() - start;
-    int64_t needed = (int64_t)(p->last_sweep_s * 4000);
+    double took = os_now() - start;
+    int64_t needed = (int64_t)(took * 4000);
     if (needed > p->worker.lease_ms) p->worker.lease_ms = needed;
     rc = finish_ended(p, e);
     if (!rc) rc = finish_late(p, e);
     struct engine_stats s = {0};
     p->o->engine.stats(p->o->engine.g, &s);
+    hold_swept(&p->hold, took, s.expert_wait_s + s.trunk_wait_s, os_now());
     order_swept(p->order, &s, running);
     if (!rc) event(p, PIPELINE_SWEPT, NULL, NULL);
     return rc;
@@ -476,9 +479,12 @@ static enum status step(struct pipeline *p, struct err *e)
     enum status rc = claim(p, e);
     if (rc) return rc;
     choose(p);
-    rc = admit(p, e);
+    bool held;
+    rc = admit(p, &held, e);
     if (rc) return rc;
-    if (p->running)
+    if (held)
+        ;
+    else if (p->running)
         rc = sweep(p, e);
     else if (p->dry && inside(p) == 0)
         rc = idle(p, e);
@@ -505,6 +511,7 @@ static enum status start(struct pipeline *p, struct err *e)
 {
     const struct pipeline_opts *o = p->o;
     p->begun = p->saved = os_now();
+    hold_begin(&p->hold, o->sweep_s, o->idle_s, p->begun);
     p->worker = o->worker;
     if (p->worker.lease_ms <= 0) p->worker.lease_ms = LEASE_MS;
     /* Where workers share a queue, none takes much more than it runs. */

@@ -67,6 +67,7 @@ struct pipeline_opts {
     bool alone; /* holds the exclusive lock: what is running belongs to dead processes */
     struct pipeline_engine engine;
     size_t sequences, prefill_rows; /* that the engine takes at a time, at most in a sweep */
+    double sweep_s, idle_s; /* expected: a sweep's seconds, and those it waits for reads; or 0 */
     struct prepare_opts prepare;
     size_t passed;           /* a job lets about so many others past; 0: turn.h, order.h */
     uint64_t retries;        /* of faults that may pass */

@@ -42,6 +42,11 @@ void prepare_stop(struct prepare *p)
     image_store_wake(p->store);
 }
 
+bool prepare_full(const struct prepare *p)
+{
+    return image_store_full(p->store);
+}
+
 void prepare_times(const struct prepare *p, struct vision_times *out)
 {
     *out = (struct vision_times){0};

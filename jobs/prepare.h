@@ -68,6 +68,8 @@ void ready_drop_rows(struct prepare *p, struct ready *r);
 void ready_free(struct prepare *p, struct ready *r);
 /* Seconds on pictures so far. From any thread. */
 void prepare_times(const struct prepare *p, struct vision_times *out);
+/* Does a job wait for room, until others gave their pictures back? */
+bool prepare_full(const struct prepare *p);
 /* No more waiting for room: a job that waits ends with E_STOPPED. */
 void prepare_stop(struct prepare *p);
 

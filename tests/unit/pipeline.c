@@ -5,7 +5,6 @@
 #include "tests/lib/test.h"
 
 #include <fcntl.h>
-#include <stdatomic.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -96,46 +95,6 @@ TEST(shared_picture_is_encoded_once)
     CHECK_OK(night_run(&n, &e), e);
     CHECK_INT(n.encoded, 2);
     CHECK_INT(jobs_int(n.db, "SELECT count(*) FROM image_answers WHERE width=3 AND height=2"), 3);
-    night_close(&n);
-}
-
-/* A clock that goes on a second of decoding and two of the tower whenever it is read. */
-static atomic_int ticks;
-static void ticking(struct vision *v, struct vision_times *out)
-{
-    (void)v;
-    int n = ++ticks;
-    *out = (struct vision_times){n, 2.0 * n};
-}
-
-/* Not before somebody waits for it, if within ten seconds. */
-static enum status encode_late(struct vision *v, const void *bytes, size_t len,
-                               struct picture_info *info, float **rows, struct err *e)
-{
-    for (int i = 0; i < 10000 && ticks == 0; i++) usleep(1000);
-    return fake_encode(v, bytes, len, info, rows, e);
-}
-
-/* What the engine waits for is told apart: here one reading of the clock passes in each wait. The
- * first job of a run is always waited for. */
-TEST(waits_are_told_apart)
-{
-    struct err e;
-    struct night n;
-    CHECK(night_open(&n, "waits.db"));
-    mixed();
-    CHECK_OK(
-        night_import(&n, "waits.jsonl", "{\"id\":\"a\",\"image\":\"p1\",\"prompt\":\"q\"}\n", &e),
-        e);
-    ticks = 0;
-    n.o.prepare.times = ticking;
-    n.o.prepare.encode = encode_late;
-    n.o.patient = true;
-    CHECK_OK(night_run(&n, &e), e);
-    const struct ahead_waits *w = &n.report.waits;
-    CHECK(w->seconds > 0 && w->waited.decode_s >= 1);
-    CHECK(w->waited.encode_s == 2 * w->waited.decode_s);
-    CHECK(w->all.decode_s == ticks && w->all.encode_s == 2 * ticks);
     night_close(&n);
 }
 
