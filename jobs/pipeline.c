@@ -297,11 +297,10 @@ static enum status take(struct pipeline *p, struct ready *r, struct err *e)
 static bool hold(struct pipeline *p)
 {
     if (ahead_inside(p->ahead) == 0) return false;
-    if (p->o->patient) return true;
     /* Pictures that fill the store are given back by sweeps. */
     size_t n = p->running + p->n_ready;
     if (n && prepare_full(p->prepare)) return false;
-    return hold_sweep(&p->hold, n, p->o->sequences, os_now());
+    return p->o->patient || hold_sweep(&p->hold, n, p->o->sequences, os_now());
 }
 
 /* Takes what is ready; *held: more is worth waiting for. */

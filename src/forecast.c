@@ -5,11 +5,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SPARE_SLOTS  12   /* being read or borrowed: not part of what stays cached */
-#define LOSS         0.1  /* share of the shorter of reading and computing that is not hidden */
-#define JOINS        16   /* forks of the pool in a layer */
-#define VISION_SHARE 0.33 /* of the cores, while sweeps could use all of them */
-#define ROUNDS       4    /* of all sequences, before a long queue is taken to go on alike */
+#define SPARE_SLOTS  12  /* being read or borrowed: not part of what stays cached */
+#define LOSS         0.1 /* share of the shorter of reading and computing that is not hidden */
+#define JOINS        16  /* forks of the pool in a layer */
+#define VISION_SHARE 0.5 /* of the cores, while sweeps could use all of them */
+#define BUSY         0.5 /* sweeps that wait for less of their time are held for pictures */
+#define ROUNDS       4   /* of all sequences, before a long queue is taken to go on alike */
 #define MOST_TOKENS  ((size_t)1 << 20)
 #define MOST_SKEW    4
 #define MOST_CHANGE  4.0 /* of a speed by one run */
@@ -171,7 +172,7 @@ struct walk {
 static void admit(struct walk *w)
 {
     double room = (double)w->f->plan->sequences - w->inside;
-    double n = least(least(room, w->waiting), w->vision_s > 0 ? floor(w->ready) : room);
+    double n = least(least(room, w->waiting), w->vision_s > 0 ? floor(w->ready + 1e-9) : room);
     w->waiting -= n;
     w->inside += n;
     w->todo += n * w->prompt;
@@ -191,12 +192,17 @@ static double with_pictures(struct walk *w, const struct forecast_sweep *s)
     return s->seconds + most(0, work - idle);
 }
 
-/* Nothing can run before a picture is encoded, by half of the threads. */
-static void wait_for_pictures(struct walk *w)
+/* Sweeps are held while pictures are encoded that fill their places (jobs/hold.h). */
+static void hold(struct walk *w)
 {
-    double jobs = 1 - w->ready;
-    w->seconds += 2 * jobs * w->vision_s;
-    w->ready = 1;
+    double places = (double)w->f->plan->sequences, free = places - w->inside;
+    double jobs = least(free, w->waiting) - w->ready, took = w->sweep.seconds;
+    double idle = took > 0 ? 1 - w->sweep.compute_s / took : 0;
+    if (w->vision_s <= 0 || jobs <= 0) return;
+    if (idle >= BUSY) jobs = least(jobs, took * free / places / idle / w->vision_s);
+    if (w->inside < 0.5) jobs = most(jobs, 1 - w->ready);
+    w->seconds += jobs * w->vision_s;
+    w->ready += jobs;
     admit(w);
 }
 
@@ -227,7 +233,7 @@ static void step(struct walk *w)
 {
     double began;
     admit(w);
-    if (w->inside < 0.5) wait_for_pictures(w);
+    hold(w);
     struct forecast_rows r = next_rows(w, &began);
     if (memcmp(&r, &w->last, sizeof r) != 0) forecast_sweep(w->f, &r, &w->sweep);
     w->last = r;
