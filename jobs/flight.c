@@ -148,3 +148,13 @@ void flight_free(struct flight *f, struct prepare *p)
     queue_job_free(&f->job);
     *f = (struct flight){0};
 }
+
+int64_t flight_texts(const struct flight *f, size_t n, bool waiting)
+{
+    int64_t sum = 0;
+    for (; n--; f++) {
+        bool prepared = f->where == FLIGHT_AHEAD || f->where == FLIGHT_READY;
+        if (waiting ? f->where == FLIGHT_WAITING : prepared) sum += f->job.text_bytes;
+    }
+    return sum;
+}

@@ -37,6 +37,9 @@ double flight_decode_s(const struct flight *f);
  * that is no JSON where JSON was asked for turns into E_INVALID_OUTPUT_JSON, with its message in
  * `why`, which the result borrows. Borrows from f. */
 void flight_result(struct flight *f, struct result *out, struct err *why);
+/* Bytes of text of those [n] that wait, or else of those that are or were prepared and do not run.
+ */
+int64_t flight_texts(const struct flight *f, size_t n, bool waiting);
 /* The seed of this try: a try that gave no JSON is drawn anew, any other repeats the same draws. */
 uint64_t flight_seed(const struct flight *f);
 void flight_free(struct flight *f, struct prepare *p);

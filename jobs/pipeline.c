@@ -31,7 +31,9 @@
 #define IDLE_CLAIM_S 1.0               /* between looks into an empty queue */
 #define LEASE_MS     (15 * 60 * 1000L) /* unless told; longer where a sweep is */
 #define HALT_LEAST   10
-#define CLAIM_MOST   64 /* in one transaction */
+#define CLAIM_MOST   64                  /* in one transaction */
+#define TEXT_BYTES   ((int64_t)32 << 20) /* of jobs that wait, about */
+#define AHEAD_BYTES  (TEXT_BYTES / 8)    /* of those that are prepared, which hold much more */
 #define MAX_RETRY_S  600.0
 
 struct pipeline {
@@ -41,6 +43,7 @@ struct pipeline {
     struct order *order;
     struct turn turn;
     size_t ahead_max, claim_max, n_flights;
+    int64_t longest;             /* text of a job, bytes */
     struct flight *flights;      /* [n_flights] */
     struct queue_job *claimed;   /* [claim_max] */
     struct result_partial *part; /* [n_flights] */
@@ -126,6 +129,10 @@ static size_t claim_room(const struct pipeline *p)
     /* In parts: one commit for several jobs. */
     if (room * 4 < most) return 0;
     if (room > p->claim_max) room = p->claim_max;
+    int64_t fit = p->longest > 0
+                      ? (TEXT_BYTES - flight_texts(p->flights, p->n_flights, true)) / p->longest
+                      : CLAIM_MOST;
+    if (fit < (int64_t)room) room = fit > 0 ? (size_t)fit : order_waiting(p->order) == 0;
     if (p->o->max_jobs) {
         uint64_t begun = p->report->done + p->report->failed + p->running + inside(p);
         uint64_t left = p->o->max_jobs > begun ? p->o->max_jobs - begun : 0;
@@ -158,6 +165,7 @@ static void choose(struct pipeline *p)
 {
     struct flight *f;
     while (ahead_inside(p->ahead) + p->n_ready < p->ahead_max &&
+           flight_texts(p->flights, p->n_flights, false) < AHEAD_BYTES &&
            (f = order_next(p->order, p->flights, p->n_flights))) {
         if (f->lost) {
             land(p, f);
@@ -536,6 +544,7 @@ static enum status start(struct pipeline *p, struct err *e)
         return err_set(e, E_NOMEM, "pipeline: no memory");
     enum status rc = o->alone ? queue_release(o->db, NULL, e) : queue_release_gone(o->db, e);
     if (!rc) rc = load_counts(p, e);
+    if (!rc) rc = queue_longest(o->db, &p->longest, e);
     if (!rc) rc = order_open(&p->order, &order, e);
     if (!rc) rc = prepare_open(&p->prepare, &o->prepare, e);
     if (!rc) rc = ahead_open(&p->ahead, p->prepare, p->ahead_max, e);

@@ -352,6 +352,14 @@ enum status queue_load(struct db *db, int64_t unknown, int64_t *text_bytes, int6
                        "i", unknown);
 }
 
+enum status queue_longest(struct db *db, int64_t *text_bytes, struct err *e)
+{
+    return db_int(db, text_bytes, 0, e,
+                  "SELECT max(text_bytes) FROM jobs WHERE state IN "
+                  "('pending','running','retry_wait')",
+                  "");
+}
+
 enum status queue_next_due(struct db *db, int64_t *at, struct err *e)
 {
     int64_t lease = INT64_MAX;

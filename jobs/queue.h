@@ -83,6 +83,8 @@ int64_t queue_unfinished(const struct queue_counts *c);
  * the size is not known. */
 enum status queue_load(struct db *db, int64_t unknown, int64_t *text_bytes, int64_t *image_rows,
                        struct err *e);
+/* The most bytes of text of one unfinished job. */
+enum status queue_longest(struct db *db, int64_t *text_bytes, struct err *e);
 /* When the next job may become ready: the least due time or lease end; INT64_MAX when none waits.
  */
 enum status queue_next_due(struct db *db, int64_t *at, struct err *e);

@@ -87,4 +87,54 @@ TEST(sweeps_wait_for_pictures)
     }
 }
 
+struct most {
+    struct night *n;
+    int64_t claimed;
+    size_t ready;
+};
+
+static void note_claims(void *user)
+{
+    struct most *m = user;
+    int64_t n = jobs_int(m->n->db, "SELECT count(*) FROM jobs WHERE state='running'");
+    if (n > m->claimed) m->claimed = n;
+}
+
+static void note_ready(void *user, const struct pipeline_state *s)
+{
+    struct most *m = user;
+    if (s->ready > m->ready) m->ready = s->ready;
+}
+
+/* Of jobs with long texts few are claimed and fewer prepared, of others as many as there is room.
+ */
+TEST(long_texts_are_few)
+{
+    enum { JOBS = 60, AT_ONCE = 8 };
+    for (int huge = 0; huge < 2; huge++) {
+        struct err e;
+        struct night n;
+        struct buf b = {0};
+        for (int i = 0; i < JOBS; i++)
+            CHECK_OK(buf_addf(&b, &e, "{\"id\":\"j%d\",\"prompt\":\"q\"}\n", i), e);
+        CHECK(night_open(&n, huge ? "huge.db" : "short.db"));
+        CHECK_OK(night_import(&n, "texts.jsonl", b.data, &e), e);
+        /* what they claim to be is enough */
+        if (huge) CHECK_OK(db_exec(n.db, "UPDATE jobs SET text_bytes=3000000", &e), e);
+        struct most m = {.n = &n};
+        n.o.sequences = n.engine.sequences = AT_ONCE;
+        n.engine.on_sweep = note_claims;
+        n.engine.user = n.o.user = &m;
+        n.o.event = note_ready;
+        CHECK_OK(night_run(&n, &e), e);
+        CHECK_INT(n.report.done, JOBS);
+        if (huge)
+            CHECK(m.claimed <= AT_ONCE + 2 + 11 && m.ready <= 2);
+        else
+            CHECK(m.claimed > 2 * AT_ONCE && m.ready > 2);
+        buf_free(&b);
+        night_close(&n);
+    }
+}
+
 TEST_MAIN
