@@ -6,6 +6,8 @@
  */
 #include "jobs/import.h"
 
+#include "src/os.h"
+
 #include <sha2.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,6 +15,7 @@
 
 #define BATCH_ROWS  1000
 #define BATCH_BYTES (8u << 20)
+#define ROUNDS      3 /* of reading again: what is read again may have changed as well */
 
 struct import {
     struct db *db;
@@ -28,6 +31,7 @@ struct import {
     /* the batch */
     struct row *rows;
     size_t n, batch_bytes;
+    bool again; /* other files may have what went with a changed one */
 };
 
 /* Everything beside the lines that shapes jobs. */
@@ -62,7 +66,10 @@ static enum status insert_input(struct import *im, struct err *e)
     return rc;
 }
 
-/* Takes a changed file anew. */
+/* Takes a changed file anew: its jobs have lines below 0 until they are met in it. Those that are
+ * not stay there, if they have answers, at or below GONE. */
+#define GONE (-((int64_t)1 << 40))
+
 static enum status restart_input(struct import *im, struct err *e)
 {
     int64_t id = im->place.input_id;
@@ -71,7 +78,8 @@ static enum status restart_input(struct import *im, struct err *e)
     rc = db_run(im->db, e,
                 "DELETE FROM jobs WHERE input_id=?1 AND (spec IS NULL OR duplicate_of NOT NULL)",
                 "i", id);
-    if (!rc) rc = db_run(im->db, e, "UPDATE jobs SET line=-id WHERE input_id=?1", "i", id);
+    if (!rc)
+        rc = db_run(im->db, e, "UPDATE jobs SET line=-id WHERE input_id=?1 AND line>0", "i", id);
     if (!rc)
         rc = db_run(im->db, e,
                     "UPDATE inputs SET bytes=?2, sha256=?3, options_sha256=?4, items=0, mine=0, "
@@ -92,11 +100,12 @@ static enum status known_lines(struct import *im, sqlite3_stmt *s, bool *skip, s
     im->done = (uint64_t)sqlite3_column_int64(s, 3);
     bool complete = sqlite3_column_int(s, 4);
     sqlite3_reset(s);
-    if (same_bytes && same_options) {
+    if (same_bytes && same_options && (complete || im->done)) {
         *skip = complete;
         if (complete) im->counts->outcome[ROW_KNOWN] += im->done;
         return OK;
     }
+    if (same_bytes && same_options) return restart_input(im, e);
     if (im->place.on_changed == ROW_ERROR)
         return err_set(e, E_INPUT,
                        "%s: %s since it was imported; --on-changed-input rerun takes what differs, "
@@ -127,6 +136,29 @@ static enum status find_input(struct import *im, bool *skip, struct err *e)
     return OK;
 }
 
+/* Drops jobs that are not in their changed file any more. Other files may have lines with their
+ * ids, which were known or duplicates then: those that have more lines than jobs, or duplicates,
+ * are to be read again. */
+static enum status drop_gone(struct import *im, struct err *e)
+{
+    int64_t id = im->place.input_id;
+    enum status rc = db_run(
+        im->db, e, "DELETE FROM jobs WHERE input_id=?1 AND line<0 AND state<>'done'", "i", id);
+    if (rc) return rc;
+    uint64_t gone = (uint64_t)db_changes(im->db);
+    im->counts->removed += gone;
+    rc = db_run(im->db, e, "UPDATE jobs SET line=?2-id WHERE input_id=?1 AND line<0 AND line>?2",
+                "ii", id, GONE);
+    if (!rc) gone += (uint64_t)db_changes(im->db);
+    if (rc || gone == 0) return rc;
+    im->again = true;
+    return db_run(im->db, e,
+                  "UPDATE inputs SET items=0, complete=0 WHERE id<>?1 AND kind='lines' AND "
+                  "(mine>(SELECT count(*) FROM jobs WHERE input_id=inputs.id AND line>0) OR "
+                  "EXISTS(SELECT 1 FROM jobs WHERE input_id=inputs.id AND duplicate_of NOT NULL))",
+                  "i", id);
+}
+
 static enum status flush(struct import *im, bool complete, uint64_t items, struct err *e)
 {
     enum status rc = db_begin(im->db, "import", e);
@@ -148,11 +180,7 @@ static enum status flush(struct import *im, bool complete, uint64_t items, struc
     if (!rc)
         rc = db_run(im->db, e, "UPDATE inputs SET items=?2, complete=?3, mine=mine+?4 WHERE id=?1",
                     "iiii", im->place.input_id, (int64_t)items, (int64_t)complete, (int64_t)im->n);
-    if (!rc && complete) {
-        rc = db_run(im->db, e, "DELETE FROM jobs WHERE input_id=?1 AND line<0 AND state<>'done'",
-                    "i", im->place.input_id);
-        im->counts->removed += rc ? 0 : (uint64_t)db_changes(im->db);
-    }
+    if (!rc && complete) rc = drop_gone(im, e);
     if (!rc) rc = db_commit(im->db, e);
     if (rc) db_rollback(im->db);
     for (size_t i = 0; i < im->n; i++) row_free(&im->rows[i]);
@@ -241,6 +269,39 @@ static enum status one_input(struct import *im, const char *path, struct err *e)
     return rc;
 }
 
+/* Files that are to be read again, if they were read in the same way and are still there: the
+ * others wait until they are named. What they are known to have is not counted again. */
+static enum status read_again(struct import *im, struct err *e)
+{
+    struct import_counts before = *im->counts;
+    im->again = false;
+    int64_t after = 0;
+    enum status rc;
+    for (;;) {
+        sqlite3_stmt *s;
+        char *path = NULL;
+        bool row = false;
+        rc = db_stmt(im->db, &s,
+                     "SELECT id, path FROM inputs WHERE id>?1 AND kind='lines' AND "
+                     "items=0 AND complete=0 AND options_sha256=?2 ORDER BY id LIMIT 1",
+                     e);
+        if (!rc) rc = db_bind(im->db, s, e, "is", after, im->options_sha256);
+        if (!rc) rc = db_step(im->db, s, &row, e);
+        if (rc || !row) break;
+        after = sqlite3_column_int64(s, 0);
+        rc = db_text(im->db, s, 1, &path, NULL, e);
+        sqlite3_reset(s);
+        if (!rc && os_exists(path)) rc = one_input(im, path, e);
+        free(path);
+        if (rc) break;
+    }
+    before.outcome[ROW_ADDED] = im->counts->outcome[ROW_ADDED];
+    before.outcome[ROW_REPLACED] = im->counts->outcome[ROW_REPLACED];
+    before.removed = im->counts->removed;
+    *im->counts = before;
+    return rc;
+}
+
 enum status import_files(struct db *db, const struct import_opts *o, struct import_counts *out,
                          struct err *e)
 {
@@ -250,6 +311,7 @@ enum status import_files(struct db *db, const struct import_opts *o, struct impo
     if (!im.rows) return err_set(e, E_NOMEM, "import: no memory");
     enum status rc = options_sha256(&im, e);
     for (size_t i = 0; i < o->n_paths && !rc; i++) rc = one_input(&im, o->paths[i], e);
+    for (int i = 0; i < ROUNDS && im.again && !rc; i++) rc = read_again(&im, e);
     free(im.rows);
     return rc;
 }

@@ -155,6 +155,7 @@ size_t row_bytes(const struct row *r)
 struct known {
     int64_t id, input_id, line;
     bool same; /* the same spec */
+    bool gone; /* it is not in its file any more, and that was read whole */
     char *path;
 };
 
@@ -163,11 +164,11 @@ static enum status find(struct db *db, const struct row *r, struct known *k, str
     *k = (struct known){0};
     if (!r->custom_id) return OK;
     sqlite3_stmt *s;
-    enum status rc = db_stmt(
-        db, &s,
-        "SELECT j.id, j.input_id, j.line, j.params_sha256, i.path FROM jobs j JOIN inputs i "
-        "ON i.id=j.input_id WHERE j.custom_id=?1 AND j.duplicate_of IS NULL",
-        e);
+    enum status rc = db_stmt(db, &s,
+                             "SELECT j.id, j.input_id, j.line, j.params_sha256, i.path, j.line<0 "
+                             "AND i.complete FROM jobs j JOIN inputs i "
+                             "ON i.id=j.input_id WHERE j.custom_id=?1 AND j.duplicate_of IS NULL",
+                             e);
     if (!rc) rc = db_bind(db, s, e, "s", r->custom_id);
     bool row = false;
     if (!rc) rc = db_step(db, s, &row, e);
@@ -176,6 +177,7 @@ static enum status find(struct db *db, const struct row *r, struct known *k, str
     k->input_id = sqlite3_column_int64(s, 1);
     k->line = sqlite3_column_int64(s, 2);
     k->same = r->spec.len && !strcmp(r->params_sha256, (const char *)sqlite3_column_text(s, 3));
+    k->gone = sqlite3_column_int(s, 5);
     rc = db_text(db, s, 4, &k->path, NULL, e);
     sqlite3_reset(s);
     return rc;
@@ -288,6 +290,15 @@ static enum status changed(struct db *db, struct row *r, const struct row_place 
     return replace(db, r, k->id, e);
 }
 
+/* What one file lost another has: the job is that one's now. */
+static enum status adopt(struct db *db, const struct row *r, const struct row_place *p,
+                         const struct known *k, struct err *e)
+{
+    enum status rc =
+        db_run(db, e, "UPDATE jobs SET input_id=?2 WHERE id=?1", "ii", k->id, p->input_id);
+    return rc ? rc : k->same ? keep(db, r, k->id, e) : replace(db, r, k->id, e);
+}
+
 enum status row_store(struct db *db, struct row *r, const struct row_place *p,
                       enum row_outcome *outcome, struct err *e)
 {
@@ -303,6 +314,9 @@ enum status row_store(struct db *db, struct row *r, const struct row_place *p,
         /* Of the file as it was before: see import.c. */
         *outcome = k.same ? ROW_KNOWN : ROW_REPLACED;
         rc = k.same ? keep(db, r, k.id, e) : replace(db, r, k.id, e);
+    } else if (k.gone && !p->by_id) {
+        *outcome = k.same ? ROW_KNOWN : ROW_REPLACED;
+        rc = adopt(db, r, p, &k, e);
     } else if (mine && p->by_id) {
         if (!k.same) rc = changed(db, r, p, &k, outcome, e);
     } else if (!mine && k.same) {

@@ -174,10 +174,10 @@ static void finish_all(struct db *db)
 {
     struct err e;
     if (db_exec(db,
-                "UPDATE jobs SET state='done', attempt=1;"
+                "UPDATE jobs SET state='done', attempt=1 WHERE state='pending';"
                 "INSERT INTO results(job_id, attempt, content, finish_reason, prompt_tokens, "
                 "completion_tokens, prefill_s, decode_s, finished_at) SELECT id, 1, custom_id, "
-                "'stop', 1, 1, 0, 0, 0 FROM jobs",
+                "'stop', 1, 1, 0, 0, 0 FROM jobs WHERE state='done'",
                 &e))
         test_failed(__FILE__, __LINE__, "%s", e.text);
 }
@@ -206,6 +206,56 @@ TEST(rerun_takes_the_difference)
     CHECK_INT(jobs_int(f.db, "SELECT sum(jobs) FROM job_counts"), 3);
     CHECK_INT(jobs_int(f.db, "SELECT count(*) FROM jobs WHERE custom_id='new'"), 0);
     db_close(f.db);
+}
+
+static enum status import_two(struct fixture *f, const char *a, const char *in_a, const char *b,
+                              const char *in_b)
+{
+    const char *paths[] = {test_path(a), test_path(b)};
+    test_write(paths[0], in_a, strlen(in_a));
+    test_write(paths[1], in_b, strlen(in_b));
+    f->o.paths = paths;
+    f->o.n_paths = 2;
+    return import_files(f->db, &f->o, &f->c, &f->e);
+}
+
+#define X     "{\"id\":\"x\",\"prompt\":\"x\"}\n"
+#define OTHER "{\"id\":\"x\",\"prompt\":\"other\"}\n"
+#define Y     "{\"id\":\"y\",\"prompt\":\"y\"}\n"
+#define Z     "{\"id\":\"z\",\"prompt\":\"z\"}\n"
+
+/* A job that two files have goes on when one of them loses it, whichever is read first, with its
+ * answer if it has one and the other file means the same by it. */
+TEST(another_file_still_has_it)
+{
+    static const char *const files[2][2] = {{"one", "two"}, {"two", "one"}};
+    for (int i = 0; i < 16; i++) {
+        bool answered = i & 1, differs = i & 2, known_before = i & 8;
+        const char *const *name = files[i >> 2 & 1], *in_b = differs ? OTHER Z : X Z;
+        char db[16];
+        snprintf(db, sizeof db, "two%d.db", i);
+        struct fixture f = open_fixture(db);
+        CHECK_OK(import_two(&f, "one", X Y, "two", known_before ? in_b : Z), f.e);
+        if (answered) finish_all(f.db);
+        f.o.on_changed = ROW_RERUN;
+        const char *a = name == files[0] ? Y : in_b, *b = name == files[0] ? in_b : Y;
+        CHECK_OK(import_two(&f, name[0], a, name[1], b), f.e);
+        for (int again = 0; again < 2; again++) {
+            CHECK_INT(jobs_int(f.db, "SELECT count(*) FROM jobs WHERE line>0"), 3);
+            CHECK_INT(jobs_int(f.db, "SELECT j.line FROM jobs j JOIN inputs i ON i.id=j.input_id "
+                                     "WHERE custom_id='x' AND path LIKE '%two' AND line>0 AND "
+                                     "duplicate_of IS NULL"),
+                      1);
+            CHECK_INT(jobs_int(f.db, "SELECT count(*) FROM jobs WHERE custom_id='x' AND line>0 AND "
+                                     "state='done'"),
+                      answered && !differs);
+            CHECK_INT(jobs_int(f.db, "SELECT count(*) FROM inputs WHERE complete=0"), 0);
+            CHECK_OK(import_two(&f, name[0], a, name[1], b), f.e);
+            CHECK_INT(f.c.outcome[ROW_ADDED] + f.c.outcome[ROW_REPLACED] + f.c.removed, 0);
+        }
+        db_close(f.db);
+        if (test_has_failed()) FAIL("case %d", i);
+    }
 }
 
 /* Other options that shape jobs are a change too. */
