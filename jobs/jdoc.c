@@ -1,4 +1,4 @@
-/* The reader is a recursive descent, bounded by JDOC_MAX_DEPTH, that appends one value per node.
+/* The reader is a recursive descent, bounded in depth, that appends one value per node.
  *
  * A container's values follow it in the table, so that links forward suffice. Keys of small objects
  * are compared with one another, those of large ones sorted first. */
@@ -329,9 +329,9 @@ static enum status object(struct reader *r, unsigned depth)
 
 static enum status value(struct reader *r, unsigned depth)
 {
-    if (depth > JDOC_MAX_DEPTH)
-        return err_set(r->e, E_INVALID_JSON, "byte %zu: nested deeper than %d", r->at + 1,
-                       JDOC_MAX_DEPTH);
+    unsigned most = r->j->depth ? r->j->depth : JDOC_MAX_DEPTH;
+    if (depth > most)
+        return err_set(r->e, E_INVALID_JSON, "byte %zu: nested deeper than %u", r->at + 1, most);
     switch (r->at < r->len ? r->s[r->at] : 0) {
     case '{':
         return object(r, depth);

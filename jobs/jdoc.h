@@ -34,6 +34,7 @@ struct jdoc {
     const char *text; /* borrowed */
     struct jdoc_value *values;
     uint32_t n, cap;
+    unsigned depth; /* levels accepted; 0: JDOC_MAX_DEPTH */
 };
 
 /* E_INVALID_JSON with the 1-based byte; E_NOMEM. End with jdoc_free either way. A parsed struct may

@@ -13,6 +13,8 @@
 #include <inttypes.h>
 #include <string.h>
 
+#define SPEC_DEPTH (JDOC_MAX_DEPTH + 4) /* a schema may lie one level deeper than in its line */
+
 static const char *const role_names[] = {"system", "user", "assistant"};
 
 static enum status put_text(struct buf *out, const char *name, const char *text, struct err *e)
@@ -260,7 +262,7 @@ static enum status read_spec(struct job_builder *b)
 
 enum status job_from_spec(struct job *out, const char *spec, size_t len, struct err *e)
 {
-    struct jdoc doc = {0};
+    struct jdoc doc = {.depth = SPEC_DEPTH};
     struct job_builder b = {.job = out, .doc = &doc, .e = e};
     *out = (struct job){0};
     enum status rc = jdoc_parse(&doc, spec, len, e);

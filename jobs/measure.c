@@ -34,6 +34,7 @@ static enum status rows_of(const struct candidate *c, const struct tok *t, int32
     struct prompt prompt = {0};
     unsigned *each = NULL;
     enum status rc = job_from_spec(&j, c->spec, c->len, e);
+    if (rc == E_DB) rc = E_INVALID_REQUEST; /* of this job, as in prepare.c */
     if (rc) goto out;
     struct chat_options o = {.thinking = j.settings.effort != NULL,
                              .effort = j.settings.effort,

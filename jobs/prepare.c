@@ -284,11 +284,19 @@ enum status prepare_model(const struct prepare_opts *o, const struct job *j, str
                    j->model, o->model_name);
 }
 
+/* A spec that cannot be read is its job's fault: the others have theirs. */
+static enum status read_spec(struct ready *r, struct err *e)
+{
+    enum status rc = job_from_spec(&r->job, r->from->spec, r->from->spec_len, e);
+    if (rc == E_DB) rc = e->code = E_INVALID_REQUEST;
+    return rc;
+}
+
 void prepare_job(struct prepare *p, struct ready *r)
 {
     *r = (struct ready){.from = r->from};
     struct err *e = &r->err;
-    enum status rc = job_from_spec(&r->job, r->from->spec, r->from->spec_len, e);
+    enum status rc = read_spec(r, e);
     if (!rc) rc = prepare_model(&p->o, &r->job, e);
     if (!rc) rc = images(p, r, e);
     if (!rc) rc = prompt(p, r, e);

@@ -506,6 +506,30 @@ TEST(bad_specs)
     }
 }
 
+/* A schema that stands right in json_schema is one level deeper in the spec; at the bound of lines
+ * the spec can still be read. */
+TEST(deepest_spec)
+{
+    struct buf line = {0};
+    struct err e;
+    struct job j;
+    buf_addf(&line, &e,
+             "{\"id\":\"a\",\"prompt\":\"x\",\"response_format\":{\"type\":\"json_schema\","
+             "\"json_schema\":");
+    for (int i = 3; i < JDOC_MAX_DEPTH - 1; i += 2)
+        buf_addf(&line, &e, "{\"type\":\"object\",\"properties\":{\"a\":");
+    buf_addf(&line, &e, "{\"type\":\"string\"}");
+    for (int i = 3; i < JDOC_MAX_DEPTH - 1; i += 2)
+        buf_addf(&line, &e, "},\"required\":[\"a\"],\"additionalProperties\":false}");
+    buf_addf(&line, &e, "}}");
+    char *spec = parse(line.data, NULL);
+    CHECK_HAS(spec, "{\"custom_id\":");
+    CHECK_OK(job_from_spec(&j, spec, strlen(spec), &e), e);
+    job_free(&j);
+    free(spec);
+    buf_free(&line);
+}
+
 /* A spec becomes the same job: its spec is the same text. */
 TEST(spec_round_trip)
 {

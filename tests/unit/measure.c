@@ -1,5 +1,6 @@
 /* measure: the room that the jobs of a queue need. */
 #include "jobs/measure.h"
+#include "tests/lib/jobs.h"
 #include "tests/lib/night.h"
 #include "tests/lib/test.h"
 
@@ -59,6 +60,28 @@ TEST(pictures_count)
     CHECK_OK(measure_queue(n.db, &n.config, n.tok, 110, &b, &e), e);
     CHECK_INT(a.images, 1);
     CHECK_INT(b.context - a.context, 100);
+    night_close(&n);
+}
+
+/* A spec that cannot be read fails its job, not the night; the output has it too. */
+TEST(unreadable_spec)
+{
+    struct err e;
+    struct night n;
+    struct measure m;
+    CHECK(night_open(&n, "unreadable.db"));
+    CHECK_OK(night_import(&n, "unreadable.jsonl", lines, &e), e);
+    CHECK_OK(db_exec(n.db, "UPDATE jobs SET spec='{' WHERE custom_id IN ('b','d')", &e), e);
+    CHECK_OK(measure_queue(n.db, &n.config, n.tok, 10, &m, &e), e);
+    CHECK(m.context > 60);
+    CHECK_OK(night_run(&n, &e), e);
+    CHECK_INT(n.report.done, 2);
+    CHECK_INT(jobs_int(n.db, "SELECT count(*) FROM failures WHERE code='invalid_request' AND "
+                             "message LIKE 'job spec: %'"),
+              2);
+    char *out = night_output(&n);
+    CHECK_HAS(out, "\"custom_id\":\"b\"");
+    free(out);
     night_close(&n);
 }
 
