@@ -11,7 +11,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MOST_NOTES 20
+#define MOST_NOTES  20
+#define WAIT_TELL_S 60.0
+#define WAIT_STOP_S 5.0 /* so long a stop still waits, to keep what was computed */
 
 /* Tests of crashes: NIGHTSHIFT_CRASH_AT=NAME:N kills the process when the point NAME is passed for
  * the N-th time. */
@@ -36,6 +38,19 @@ static void set_crash(struct db_opts *o)
     o->point = on_point;
 }
 
+/* A program that reads, or an import, must not end a night. */
+static bool go_on_waiting(void *user, double waited_s)
+{
+    struct cmd_queue *q = user;
+    if (waited_s <= 0) q->wait.told = false, q->wait.before_stop_s = 0;
+    if (waited_s >= WAIT_TELL_S && !q->wait.told) {
+        fprintf(stderr, "nightshift: waiting for another program that uses %s\n", q->wait.path);
+        q->wait.told = true;
+    }
+    if (!cmd_stop_wanted()) q->wait.before_stop_s = waited_s;
+    return waited_s - q->wait.before_stop_s < WAIT_STOP_S;
+}
+
 int64_t cmd_queue_lease_ms(void)
 {
     const char *ms = getenv("NIGHTSHIFT_LEASE_MS");
@@ -45,8 +60,9 @@ int64_t cmd_queue_lease_ms(void)
 enum status cmd_queue_open(struct cmd_queue *q, const char *path, bool must_exist,
                            enum cmd_lock lock, struct err *e)
 {
-    struct db_opts o = {.must_exist = must_exist};
-    *q = (struct cmd_queue){.lock = -1};
+    struct db_opts o = {.must_exist = must_exist, .wait_user = q};
+    *q = (struct cmd_queue){.lock = -1, .wait.path = path};
+    if (lock) o.wait = go_on_waiting;
     set_crash(&o);
     enum status rc = OK;
     if (must_exist && !os_exists(path))

@@ -11,9 +11,16 @@ enum cmd_lock { LOCK_NONE, LOCK_SHARED, LOCK_ALONE };
 struct cmd_queue {
     struct db *db;
     int lock; /* descriptor; -1: none */
+    struct {
+        const char *path;
+        bool told;
+        double before_stop_s;
+    } wait; /* for other programs, the last one */
 };
 
-/* path: --db. must_exist: do not make one. Warns on a network file system. */
+/* path: --db, which must outlive it. must_exist: do not make one. Warns on a network file system.
+ * With a lock, SQLite's locks of other programs are waited for until a stop is wanted, without one
+ * for a minute. */
 enum status cmd_queue_open(struct cmd_queue *q, const char *path, bool must_exist,
                            enum cmd_lock lock, struct err *e);
 void cmd_queue_close(struct cmd_queue *q);

@@ -13,14 +13,19 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #define MAX_STATEMENTS 96
+#define WAIT_STEP_MS   5 /* each pause of a wait is longer than the last by this */
+#define WAIT_MOST_MS   100
 
 struct db {
     sqlite3 *h;
     char *path;
     struct db_opts opts;
     const char *what; /* the open transaction, or NULL */
+    double wait_began;
+    bool gave_up; /* opts.wait said so */
     size_t n;
     struct {
         const char *sql;
@@ -66,6 +71,8 @@ static enum status fail(struct db *db, int code, const char *doing, struct err *
     int ext = sqlite3_extended_errcode(db->h);
     if ((ext & 0xff) != (code & 0xff)) ext = code;
     enum status rc = status_of(ext);
+    if (rc == E_LOCKED && db->gave_up)
+        return err_set(e, E_STOPPED, "%s: stopped while another program uses it", db->path);
     int os = sqlite3_system_errno(db->h);
     if (rc == E_DB && unreadable(db))
         return err_set(e, E_IO, "%s: cannot be read: %s (SQLite %d)", db->path, doing, ext);
@@ -95,6 +102,19 @@ static enum status pragmas(struct db *db, struct err *e)
     return db_exec(db, "PRAGMA journal_mode=TRUNCATE; PRAGMA synchronous=EXTRA", e);
 }
 
+/* Of SQLite, about a lock that was refused for the (n+1)-th time; 0: give up. */
+static int on_busy(void *user, int n)
+{
+    struct db *db = user;
+    double now = os_now();
+    if (n == 0) db->wait_began = now;
+    if (!db->gave_up) db->gave_up = !db->opts.wait(db->opts.wait_user, now - db->wait_began);
+    if (db->gave_up) return 0;
+    long ms = n < WAIT_MOST_MS / WAIT_STEP_MS ? 1 + n * WAIT_STEP_MS : WAIT_MOST_MS;
+    nanosleep(&(struct timespec){.tv_nsec = ms * 1000000}, NULL);
+    return 1;
+}
+
 enum status db_open(struct db **out, const char *path, const struct db_opts *o, struct err *e)
 {
     *out = NULL;
@@ -111,7 +131,10 @@ enum status db_open(struct db **out, const char *path, const struct db_opts *o, 
         rc = fail(db, code, "open", e);
     } else {
         sqlite3_extended_result_codes(db->h, 1);
-        sqlite3_busy_timeout(db->h, o->busy_ms ? o->busy_ms : 60000);
+        if (o->wait)
+            sqlite3_busy_handler(db->h, on_busy, db);
+        else
+            sqlite3_busy_timeout(db->h, o->busy_ms ? o->busy_ms : 60000);
         rc = db_exec(
             db, "PRAGMA foreign_keys=ON; PRAGMA trusted_schema=OFF; PRAGMA cell_size_check=ON", e);
         /* The first read of the file: here a file that is no database shows itself. */

@@ -22,6 +22,10 @@ struct db_opts {
     bool wal;        /* E_USAGE where it is not safe */
     const char *vfs; /* tests; NULL: the system's */
     int busy_ms;     /* wait this long for other connections; 0: a minute */
+    /* Or NULL; called again and again while another connection is in the way, with 0 first: false
+     * ends the wait, and every later one, with E_STOPPED. busy_ms does not count then. */
+    bool (*wait)(void *user, double waited_s);
+    void *wait_user;
     /* Tests: called with a name before and after each commit and rename ("result:commit",
      * "result:done"). */
     void (*point)(void *user, const char *name);

@@ -111,6 +111,72 @@ TEST(second_writer_is_locked_out)
     db_close(b);
 }
 
+struct reader {
+    struct db *db;
+    sqlite3_stmt *s;
+    int calls, most; /* calls of wait; then it gives up */
+};
+
+/* The reader leaves at the third call. */
+static bool wait_for_reader(void *user, double waited_s)
+{
+    struct reader *r = user;
+    if (r->calls == 0 && waited_s > 0) r->most = 0;
+    if (++r->calls == 3) sqlite3_reset(r->s);
+    return r->calls < r->most;
+}
+
+static void open_reader(struct reader *r, const char *name)
+{
+    struct err e;
+    bool row = false;
+    r->db = open_new(name);
+    if (db_exec(r->db, "CREATE TABLE IF NOT EXISTS t(a); INSERT INTO t VALUES(1),(2)", &e) ||
+        db_stmt(r->db, &r->s, "SELECT a FROM t", &e) || db_step(r->db, r->s, &row, &e) || !row)
+        test_failed(__FILE__, __LINE__, "no reader");
+}
+
+/* A commit waits for a reader as long as the connection's owner wants. */
+TEST(waits_for_a_reader)
+{
+    struct err e;
+    struct db *db;
+    struct reader r = {.most = 10};
+    struct db_opts o = {.busy_ms = 1, .wait = wait_for_reader, .wait_user = &r};
+    CHECK_OK(db_open(&db, test_path("reader.db"), &o, &e), e);
+    open_reader(&r, "reader.db");
+    CHECK_OK(db_begin(db, "write", &e), e);
+    CHECK_OK(db_exec(db, "INSERT INTO t VALUES(3)", &e), e);
+    CHECK_INT(r.calls, 0);
+    CHECK_OK(db_commit(db, &e), e);
+    CHECK_INT(r.calls, 3);
+    db_close(r.db);
+    db_close(db);
+}
+
+/* When the owner gives up it is a stop, and nothing waits from then on; what needs no wait works.
+ */
+TEST(gives_up_when_told)
+{
+    struct err e;
+    struct db *db;
+    struct reader r = {.most = 2};
+    struct db_opts o = {.wait = wait_for_reader, .wait_user = &r};
+    CHECK_OK(db_open(&db, test_path("stop.db"), &o, &e), e);
+    open_reader(&r, "stop.db");
+    for (int i = 0; i < 2; i++) {
+        CHECK_OK(db_begin(db, "write", &e), e);
+        CHECK_OK(db_exec(db, "INSERT INTO t VALUES(3)", &e), e);
+        CHECK_ERR(db_commit(db, &e), E_STOPPED, e, "another program");
+        CHECK_INT(r.calls, 2);
+        db_rollback(db);
+    }
+    sqlite3_reset(r.s);
+    CHECK_OK(db_exec(db, "INSERT INTO t VALUES(3)", &e), e);
+    db_close(r.db);
+    db_close(db);
+}
+
 static void count_point(void *user, const char *name)
 {
     char *seen = user;
