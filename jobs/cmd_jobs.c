@@ -9,52 +9,76 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define PAGE_ROWS 1000
+
 /* A column as a JSON member or as text. What a terminal would obey is made harmless. */
-static void print_value(sqlite3_stmt *s, int i, bool json)
+static enum status add_value(struct buf *out, sqlite3_stmt *s, int i, bool json, struct err *e)
 {
     const char *text = (const char *)sqlite3_column_text(s, i);
     size_t len = (size_t)sqlite3_column_bytes(s, i);
     if (json) {
-        struct buf b = {0};
-        bool number = sqlite3_column_type(s, i) == SQLITE_INTEGER;
-        enum status rc =
-            number ? buf_addf(&b, NULL, "%s", text) : export_quote(&b, text, len, NULL);
-        if (!rc) printf("%s\"%s\":%s", i ? "," : "", sqlite3_column_name(s, i), b.data);
-        buf_free(&b);
-        return;
+        enum status rc = buf_addf(out, e, "%s\"%s\":", i ? "," : "", sqlite3_column_name(s, i));
+        if (rc) return rc;
+        if (sqlite3_column_type(s, i) == SQLITE_INTEGER) return buf_add(out, text, len, e);
+        return export_quote(out, text, len, e);
     }
-    for (size_t k = 0; k < len; k++)
-        putchar((unsigned char)text[k] < 0x20 || text[k] == 0x7f ? ' ' : text[k]);
-}
-
-static enum status print_rows(struct db *db, sqlite3_stmt *s, bool json, struct err *e)
-{
-    bool row = true;
-    enum status rc = OK;
-    while (!rc) {
-        rc = db_step(db, s, &row, e);
-        if (rc || !row) break;
-        if (json) printf("{");
-        for (int i = 0; i < sqlite3_column_count(s); i++) {
-            if (i && !json) printf("\t");
-            print_value(s, i, json);
-        }
-        printf(json ? "}\n" : "\n");
-    }
+    size_t at = out->len;
+    enum status rc = len ? buf_add(out, text, len, e) : OK;
+    for (; !rc && at < out->len; at++)
+        if ((unsigned char)out->data[at] < 0x20 || out->data[at] == 0x7f) out->data[at] = ' ';
     return rc;
 }
 
+static enum status add_row(struct buf *out, sqlite3_stmt *s, int columns, bool json, struct err *e)
+{
+    enum status rc = json ? buf_addf(out, e, "{") : OK;
+    for (int i = 0; i < columns && !rc; i++) {
+        if (i && !json) rc = buf_addf(out, e, "\t");
+        if (!rc) rc = add_value(out, s, i, json, e);
+    }
+    return rc ? rc : buf_addf(out, e, json ? "}\n" : "\n");
+}
+
+static enum status add_head(struct buf *out, sqlite3_stmt *s, int columns, struct err *e)
+{
+    enum status rc = OK;
+    for (int i = 0; i < columns && !rc; i++)
+        rc = buf_addf(out, e, "%s%s", sqlite3_column_name(s, i), i + 1 < columns ? "\t" : "\n");
+    return rc;
+}
+
+/* sql: rows after (?4, ?5), which are its last two columns and are not shown. Each page is read as
+ * a whole before it is written: a reader whose output waits would keep the queue from its run. */
 static enum status list(struct db *db, const struct cmd_options *o, const char *sql, struct err *e)
 {
-    sqlite3_stmt *s;
-    enum status rc = db_stmt(db, &s, sql, e);
-    if (!rc) rc = db_bind(db, s, e, "ssi", o->state, o->code, o->limit ? (int64_t)o->limit : -1);
-    if (rc) return rc;
-    if (!o->json)
-        for (int i = 0; i < sqlite3_column_count(s); i++)
-            printf("%s%s", sqlite3_column_name(s, i),
-                   i + 1 < sqlite3_column_count(s) ? "\t" : "\n");
-    return print_rows(db, s, o->json, e);
+    struct buf page = {0};
+    uint64_t left = o->limit ? o->limit : UINT64_MAX;
+    int64_t input = -1, line = 0, got = 0, most;
+    enum status rc = OK;
+    do {
+        sqlite3_stmt *s;
+        bool row = true, first = input < 0;
+        most = left < PAGE_ROWS ? (int64_t)left : PAGE_ROWS;
+        got = 0;
+        rc = db_stmt(db, &s, sql, e);
+        if (!rc) rc = db_bind(db, s, e, "ssiii", o->state, o->code, most, input, line);
+        if (rc) break;
+        int shown = sqlite3_column_count(s) - 2;
+        if (first && !o->json) rc = add_head(&page, s, shown, e);
+        while (!rc) {
+            rc = db_step(db, s, &row, e);
+            if (rc || !row) break;
+            rc = add_row(&page, s, shown, o->json, e);
+            input = sqlite3_column_int64(s, shown);
+            line = sqlite3_column_int64(s, shown + 1);
+            got++;
+        }
+        left -= (uint64_t)got;
+        if (page.len) fwrite(page.data, 1, page.len, stdout);
+        page.len = 0;
+    } while (!rc && got == most && left);
+    buf_free(&page);
+    return rc;
 }
 
 /* A filter that nothing can fit is a slip of the hand. */
@@ -90,12 +114,14 @@ static int with_queue(const struct cmd_options *o,
 
 static enum status list_jobs(struct db *db, const struct cmd_options *o, struct err *e)
 {
-    return list(db, o,
-                "SELECT j.id AS job, j.custom_id, j.state, j.line, j.attempt, r.code, "
-                "r.finish_reason, r.prompt_tokens, r.completion_tokens FROM jobs j LEFT JOIN "
-                "results r ON r.job_id=j.id WHERE j.line>0 AND (?1 IS NULL OR j.state=?1) AND "
-                "(?2 IS NULL OR r.code=?2) ORDER BY j.input_id, j.line LIMIT ?3",
-                e);
+    return list(
+        db, o,
+        "SELECT j.id AS job, j.custom_id, j.state, j.line, j.attempt, r.code, "
+        "r.finish_reason, r.prompt_tokens, r.completion_tokens, j.input_id, j.line FROM jobs j "
+        "LEFT JOIN results r ON r.job_id=j.id WHERE j.line>0 AND "
+        "(j.input_id, j.line)>(?4, ?5) AND (?1 IS NULL OR j.state=?1) AND "
+        "(?2 IS NULL OR r.code=?2) ORDER BY j.input_id, j.line LIMIT ?3",
+        e);
 }
 
 int cmd_list(const struct cmd_options *o)
@@ -105,10 +131,13 @@ int cmd_list(const struct cmd_options *o)
 
 static enum status list_errors(struct db *db, const struct cmd_options *o, struct err *e)
 {
-    return list(db, o,
-                "SELECT job, custom_id, line, code, message FROM failures WHERE ?1 IS NULL AND "
-                "(?2 IS NULL OR code=?2) LIMIT ?3",
-                e);
+    return list(
+        db, o,
+        "SELECT j.id AS job, j.custom_id, j.line, r.code, r.message, j.input_id, j.line FROM "
+        "jobs j CROSS JOIN results r ON r.job_id=j.id WHERE r.code IS NOT NULL AND "
+        "j.line>0 AND (j.input_id, j.line)>(?4, ?5) AND ?1 IS NULL AND "
+        "(?2 IS NULL OR r.code=?2) ORDER BY j.input_id, j.line LIMIT ?3",
+        e);
 }
 
 int cmd_errors(const struct cmd_options *o)
@@ -116,35 +145,31 @@ int cmd_errors(const struct cmd_options *o)
     return with_queue(o, list_errors);
 }
 
-/* Prints "name  value" of each column, or all rows as a JSON array. */
-static enum status part(struct db *db, const struct cmd_options *o, const char *sql,
-                        const char *name, struct err *e)
+/* Adds "name  value" of each column, or all rows as a JSON array. */
+static enum status part(struct buf *out, struct db *db, const struct cmd_options *o,
+                        const char *sql, const char *name, struct err *e)
 {
     sqlite3_stmt *s;
     bool row = true;
     enum status rc = db_stmt(db, &s, sql, e);
     if (!rc) rc = db_bind(db, s, e, "s", o->operands.at[0]);
-    if (rc) return rc;
-    if (o->json) printf(",\"%s\":[", name);
+    if (!rc && o->json) rc = buf_addf(out, e, ",\"%s\":[", name);
     for (int n = 0; !rc; n++) {
         rc = db_step(db, s, &row, e);
         if (rc || !row) break;
-        if (o->json)
-            printf(n ? ",{" : "{");
-        else
-            printf("%s\n", name);
-        for (int i = 0; i < sqlite3_column_count(s); i++) {
+        rc = o->json ? buf_addf(out, e, n ? ",{" : "{") : buf_addf(out, e, "%s\n", name);
+        for (int i = 0; i < sqlite3_column_count(s) && !rc; i++) {
             if (o->json) {
-                print_value(s, i, true);
+                rc = add_value(out, s, i, true, e);
             } else if (sqlite3_column_type(s, i) != SQLITE_NULL) {
-                printf("  %-18s", sqlite3_column_name(s, i));
-                print_value(s, i, false);
-                printf("\n");
+                rc = buf_addf(out, e, "  %-18s", sqlite3_column_name(s, i));
+                if (!rc) rc = add_value(out, s, i, false, e);
+                if (!rc) rc = buf_addf(out, e, "\n");
             }
         }
-        if (o->json) printf("}");
+        if (!rc && o->json) rc = buf_addf(out, e, "}");
     }
-    if (o->json) printf("]");
+    if (!rc && o->json) rc = buf_addf(out, e, "]");
     return rc;
 }
 
@@ -170,13 +195,16 @@ static enum status show(struct db *db, const struct cmd_options *o, struct err *
                    "reasoning, content FROM results WHERE job_id IN " THE_JOB},
     };
     int64_t found = 0;
+    struct buf out = {0};
     enum status rc = db_int(db, &found, 0, e, "SELECT count(*) FROM jobs WHERE id IN " THE_JOB, "s",
                             o->operands.at[0]);
     if (!rc && !found) rc = err_set(e, E_USAGE, "%s: there is no such job", o->operands.at[0]);
-    if (!rc && o->json) printf("{\"found\":%d", (int)found);
+    if (!rc && o->json) rc = buf_addf(&out, e, "{\"found\":%d", (int)found);
     for (size_t i = 0; i < sizeof parts / sizeof *parts && !rc; i++)
-        rc = part(db, o, parts[i].sql, parts[i].name, e);
-    if (!rc && o->json) printf("}\n");
+        rc = part(&out, db, o, parts[i].sql, parts[i].name, e);
+    if (!rc && o->json) rc = buf_addf(&out, e, "}\n");
+    if (!rc) fwrite(out.data, 1, out.len, stdout);
+    buf_free(&out);
     return rc;
 }
 

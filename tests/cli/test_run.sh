@@ -101,6 +101,23 @@ expect "list" 0 "c	done" "$nightshift" list --db "$db"
 expect "show" 0 "cancelled by the user" "$nightshift" show b --db "$db"
 expect "retry one" 0 "1 jobs will run again" "$nightshift" retry b --db "$db"
 expect "work the rest" 0 "3 done" "$nightshift" work --db "$db" -m "$model"
+awk 'BEGIN { for (i = 0; i < 3000; i++) printf "{\"id\":\"p%d\",\"prompt\":\"a\"}\n{\"id\":\"q%d\"}\n", i, i }' >"$tmp/pages.jsonl"
+"$nightshift" add "$tmp/pages.jsonl" --db "$tmp/pages.db" -q
+"$nightshift" list --db "$tmp/pages.db" >"$tmp/pages"
+holds "list gives every job once" "$tmp/pages" "^[0-9]" 6000
+expect "in input order" 0 "" sh -c "tail -n +2 '$tmp/pages' | cut -f 4 | sort -nc"
+"$nightshift" errors --db "$tmp/pages.db" --limit 1500 >"$tmp/pages"
+holds "a limit goes over pages" "$tmp/pages" "^[0-9]" 1500
+mkfifo "$tmp/pager"
+for c in list errors; do
+    "$nightshift" $c --db "$tmp/pages.db" --json >"$tmp/pager" &
+    exec 8<"$tmp/pager"
+    dd bs=1 count=1 <&8 >"$tmp/byte" 2>/dev/null
+    expect "an open pager on $c does not hold the queue" 0 "1 jobs cancelled" "$nightshift" cancel p$passed --db "$tmp/pages.db"
+    cat <&8 >"$tmp/byte"
+    exec 8<&-
+    wait
+done
 sed -n 5p tests/golden/demo/jobs.jsonl >"$tmp/large.jsonl"
 expect "add does not know the model" 0 "1 new" "$nightshift" add "$tmp/large.jsonl" --image-root tests/golden/demo --db "$tmp/large.db"
 expect "and work makes room for the largest picture" 0 "1 done" "$nightshift" work --db "$tmp/large.db" -m "$model"
