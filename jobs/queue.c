@@ -57,21 +57,21 @@ void queue_job_free(struct queue_job *j)
 }
 
 /* Makes those claimable whose wait or lease is over. Looks before it writes: most of the time there
- * is nothing. */
-static enum status wake(struct db *db, int64_t now, struct err *e)
+ * is nothing. The worker's own jobs run, whatever its clock says after a step or a sleep. */
+static enum status wake(struct db *db, const char *worker, int64_t now, struct err *e)
 {
     int64_t any = 0;
     enum status rc = db_int(db, &any, 0, e,
                             "SELECT EXISTS(SELECT 1 FROM jobs WHERE state='retry_wait' AND "
                             "due_ms<=?1) OR EXISTS(SELECT 1 FROM jobs WHERE state='running' AND "
-                            "lease_until_ms<=?1)",
-                            "i", now);
+                            "lease_until_ms<=?1 AND worker IS NOT ?2)",
+                            "is", now, worker);
     if (rc || !any) return rc;
     return db_run(db, e,
                   "UPDATE jobs SET state='pending', worker=NULL, lease_until_ms=NULL, due_ms=NULL "
                   "WHERE (state='retry_wait' AND due_ms<=?1) OR (state='running' AND "
-                  "lease_until_ms<=?1)",
-                  "i", now);
+                  "lease_until_ms<=?1 AND worker IS NOT ?2)",
+                  "is", now, worker);
 }
 
 static enum status read_claim(struct db *db, sqlite3_stmt *s, struct queue_job *j, struct err *e)
@@ -223,7 +223,7 @@ enum status queue_claim(struct db *db, const struct queue_worker *w, int64_t now
 {
     *n = 0;
     memset(out, 0, max * sizeof *out);
-    enum status rc = wake(db, now, e);
+    enum status rc = wake(db, w->name, now, e);
     if (rc) return rc;
     db_point(db, "claim:commit");
     if (!w->input_order && w->place) rc = take(db, w, true, now, out, max, n, e);

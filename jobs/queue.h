@@ -56,7 +56,8 @@ struct queue_job {
 void queue_job_free(struct queue_job *j);
 
 /* Claims up to `max` jobs that are ready at `now`; *n of them are written to out, in the order in
- * which they should run. Due retries and jobs whose lease ran out are taken back first. */
+ * which they should run. Due retries and other workers' jobs whose lease ran out are taken back
+ * first. */
 enum status queue_claim(struct db *db, const struct queue_worker *w, int64_t now,
                         struct queue_job *out, size_t max, size_t *n, struct err *e);
 

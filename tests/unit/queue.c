@@ -120,6 +120,23 @@ TEST(fence_refuses_the_old_claim)
     db_close(db);
 }
 
+/* A worker does not take its own jobs from itself, however far its clock jumps. */
+TEST(own_jobs_stay)
+{
+    struct err e;
+    struct queue_job a, b;
+    size_t n;
+    struct db *db = jobs_open("own.db", NULL);
+    jobs_add(db, 1);
+    CHECK_OK(queue_claim(db, &w1, 0, &a, 1, &n, &e), e);
+    CHECK_INT(n, 1);
+    CHECK_OK(queue_claim(db, &w1, 1000000, &b, 1, &n, &e), e);
+    CHECK_INT(n, 0);
+    CHECK_OK(queue_finish(db, a.id, a.fence, "done", &e), e);
+    queue_job_free(&a);
+    db_close(db);
+}
+
 /* A postponed job comes back when it is due, as its next attempt. */
 TEST(postponed_until_due)
 {
