@@ -103,8 +103,11 @@ static enum status check_settings(struct night *n, struct err *e)
     for (size_t i = 2; i < 6; i++)
         at += (size_t)snprintf(n->settings + at, sizeof n->settings - at, "%s%s=%s",
                                i > 2 ? " " : "", list[i].name, list[i].value);
-    enum status rc = run_settings(n->q->db, list, sizeof list / sizeof *list, o->allow_model_change,
-                                  &changed, e);
+    /* What the dead held, nobody computes with other settings. */
+    enum status rc = n->alone ? queue_release(n->q->db, NULL, e) : queue_release_gone(n->q->db, e);
+    if (!rc)
+        rc = run_settings(n->q->db, list, sizeof list / sizeof *list, o->allow_model_change,
+                          &changed, e);
     if (!rc && changed.len && !o->quiet)
         fprintf(stderr, "nightshift: the queue was begun otherwise: %s\n", changed.data);
     buf_free(&changed);

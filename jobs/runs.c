@@ -60,7 +60,9 @@ enum status run_settings(struct db *db, const struct run_setting *list, size_t n
     enum status rc = differences(db, list, n, &hard, &all, e);
     if (!rc)
         rc = db_int(db, &computed, 0, e,
-                    "SELECT EXISTS(SELECT 1 FROM attempts) OR EXISTS(SELECT 1 FROM partial)", "");
+                    "SELECT EXISTS(SELECT 1 FROM attempts) OR EXISTS(SELECT 1 FROM partial) OR "
+                    "EXISTS(SELECT 1 FROM jobs WHERE state='running')",
+                    "");
     if (!rc && hard.len && computed && !allow_change)
         rc =
             err_set(e, E_MODEL,

@@ -12,8 +12,9 @@ struct run_setting {
 };
 
 /* Compares with what the queue was begun with. Hard ones that differ: E_MODEL naming them, unless
- * allow_change (then unfinished jobs begin anew) or nothing was computed yet. Afterwards the queue
- * has these settings. changed: a line about what differs, empty when nothing does; may be NULL. */
+ * allow_change (then unfinished jobs begin anew) or nothing was computed yet and no job runs: first
+ * give back those of dead workers. Afterwards the queue has these settings. changed: a line about
+ * what differs, empty when nothing does; may be NULL. */
 enum status run_settings(struct db *db, const struct run_setting *list, size_t n, bool allow_change,
                          struct buf *changed, struct err *e);
 /* A setting's value, malloc'ed; NULL when it was never set. */

@@ -64,6 +64,8 @@ holds "the output has what is done" "$tmp/limit.out" '"status_code":200' 1
 expect "and the rest follows" 0 "3 done" run "$tmp/good.jsonl" -o "$tmp/limit.out"
 expect "other settings are refused" 4 "activations was f32 and is bf16" sh -c "rm -f '$tmp'/limit*; '$nightshift' run -m $model '$tmp/good.jsonl' -o '$tmp/limit.out' --max-jobs 1 -q; '$nightshift' run -m $model '$tmp/good.jsonl' -o '$tmp/limit.out' --activations bf16"
 expect "unless allowed" 0 "3 done" run "$tmp/good.jsonl" -o "$tmp/limit.out" --activations bf16 --allow-model-change
+NIGHTSHIFT_CRASH_AT=claim:done:1 "$nightshift" run -m "$model" "$tmp/good.jsonl" -o "$tmp/died.out" -q 2>"$tmp/err"
+expect "a run that died with jobs claimed leaves the choice" 0 "3 done" run -o "$tmp/died.out" --activations bf16
 other=$tmp/$(basename $model)
 cp -r $model "$other" && echo " " >>"$other/config.json"
 run "$tmp/good.jsonl" -o "$tmp/other.out" --max-jobs 1 -q

@@ -42,6 +42,26 @@ TEST(settings_are_kept)
     db_close(db);
 }
 
+/* While another worker computes its first jobs, hard settings stand. */
+TEST(settings_of_running_jobs)
+{
+    struct err e;
+    struct queue_job j;
+    size_t n;
+    const struct queue_worker w = {.name = "w", .lease_ms = 1000};
+    struct db *db = jobs_open("running.db", NULL);
+    jobs_add(db, 2);
+    CHECK_OK(set(db, "one", "avx2", false, NULL, &e), e);
+    CHECK_OK(queue_claim(db, &w, 0, &j, 1, &n, &e), e);
+    CHECK_INT(n, 1);
+    CHECK_ERR(set(db, "two", "avx2", false, NULL, &e), E_MODEL, e, "model was one and is two");
+    CHECK_OK(set(db, "one", "amx", false, NULL, &e), e);
+    CHECK_OK(queue_release(db, "w", &e), e);
+    CHECK_OK(set(db, "two", "avx2", false, NULL, &e), e);
+    queue_job_free(&j);
+    db_close(db);
+}
+
 /* A run's row says what it did, and when it ended. */
 TEST(run_row)
 {
