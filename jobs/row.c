@@ -211,15 +211,17 @@ static enum status insert_failure(struct db *db, int64_t job, const struct row *
                   "iss", job, status_name(r->code), r->message);
 }
 
+/* Attempts outlive their jobs: a new job gets a number that none of them has. */
 static enum status insert(struct db *db, const struct row *r, const struct row_place *p,
                           int64_t duplicate_of, struct err *e)
 {
     enum status rc =
         db_run(db, e,
-               "INSERT INTO jobs(input_id, line, byte_offset, byte_length, custom_id, "
+               "INSERT INTO jobs(id, input_id, line, byte_offset, byte_length, custom_id, "
                "duplicate_of, spec, params_sha256, text_bytes, n_images, max_tokens, priority, "
-               "state, place) VALUES(?1, ?2, ?3, ?4, ?5, nullif(?6, 0), ?7, ?8, ?9, ?10, ?11, "
-               "?12, ?13, ?14)",
+               "state, place) VALUES(1+max((SELECT coalesce(max(id), 0) FROM jobs), (SELECT "
+               "coalesce(max(job_id), 0) FROM attempts)), ?1, ?2, ?3, ?4, ?5, nullif(?6, 0), ?7, "
+               "?8, ?9, ?10, ?11, ?12, ?13, ?14)",
                "iiiisitsiiiisi", p->input_id, (int64_t)r->line, (int64_t)r->offset, (int64_t)r->len,
                r->custom_id, duplicate_of, (const char *)r->spec.data, r->spec.len,
                r->params_sha256, (int64_t)r->text_bytes, (int64_t)r->n_images,

@@ -219,10 +219,11 @@ static enum status import_two(struct fixture *f, const char *a, const char *in_a
     return import_files(f->db, &f->o, &f->c, &f->e);
 }
 
-#define X     "{\"id\":\"x\",\"prompt\":\"x\"}\n"
-#define OTHER "{\"id\":\"x\",\"prompt\":\"other\"}\n"
-#define Y     "{\"id\":\"y\",\"prompt\":\"y\"}\n"
-#define Z     "{\"id\":\"z\",\"prompt\":\"z\"}\n"
+#define JOB(id, prompt) "{\"id\":\"" id "\",\"prompt\":\"" prompt "\"}\n"
+#define X               JOB("x", "x")
+#define OTHER           JOB("x", "other")
+#define Y               JOB("y", "y")
+#define Z               JOB("z", "z")
 
 /* A job that two files have goes on when one of them loses it, whichever is read first, with its
  * answer if it has one and the other file means the same by it. */
@@ -256,6 +257,24 @@ TEST(another_file_still_has_it)
         db_close(f.db);
         if (test_has_failed()) FAIL("case %d", i);
     }
+}
+
+/* Attempts stay when their job goes; no later job is taken for it. */
+TEST(ids_are_not_used_again)
+{
+    struct fixture f = open_fixture("ids.db");
+    f.o.on_changed = ROW_RERUN;
+    CHECK_OK(import_text(&f, "ids.jsonl", JOB("a", "p") JOB("b", "p") JOB("c", "p")), f.e);
+    CHECK_OK(db_exec(f.db,
+                     "INSERT INTO attempts(job_id, attempt, fence, code, message, tokens, "
+                     "ended_at) SELECT id, 1, 1, 'timeout', '', 0, 0 FROM jobs",
+                     &f.e),
+             f.e);
+    CHECK_OK(import_text(&f, "ids.jsonl", JOB("a", "p") JOB("b", "p")), f.e);
+    CHECK_OK(import_text(&f, "ids.jsonl", JOB("a", "p") JOB("b", "p") JOB("d", "p")), f.e);
+    CHECK_INT(jobs_int(f.db, "SELECT id FROM jobs WHERE custom_id='d'"), 4);
+    CHECK_INT(jobs_int(f.db, "SELECT count(*) FROM attempts a JOIN jobs j ON j.id=a.job_id"), 2);
+    db_close(f.db);
 }
 
 /* Other options that shape jobs are a change too. */
