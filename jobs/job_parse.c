@@ -3,6 +3,7 @@
  * The id is read first, so that a bad job can still be named. */
 #include "jobs/job_build.h"
 
+#include <sha2.h>
 #include <string.h>
 
 #define N(fields) (sizeof(fields) / sizeof *(fields))
@@ -236,6 +237,28 @@ enum status job_parse(struct job *out, const char *line, size_t len, const struc
     return rc;
 }
 
+/* An id for a path that cannot be one, so that its job is known again: bytes that are no UTF-8 are
+ * written \xff; the hash of a path that is too long. */
+static enum status other_id(struct job *j, const char *path, struct err *e)
+{
+    struct buf b = {0};
+    size_t len = strlen(path);
+    enum status rc = OK;
+    for (size_t i = 0, n; i < len && !rc; i += n ? n : 1) {
+        n = jdoc_utf8(path + i, len - i);
+        rc = n ? buf_add(&b, path + i, n, e) : buf_addf(&b, e, "\\x%02x", (unsigned char)path[i]);
+    }
+    if (b.len > JOB_ID_MAX && !rc) {
+        char sha256[JOB_SHA_CHARS];
+        SHA256Data((const uint8_t *)path, len, sha256);
+        b.len = 0;
+        rc = buf_addf(&b, e, "sha256:%s", sha256);
+    }
+    if (!rc) rc = job_copy(j, &j->custom_id, b.data, b.len, e);
+    buf_free(&b);
+    return rc;
+}
+
 enum status job_from_file(struct job *out, const char *path, const struct job_opts *o,
                           struct err *e)
 {
@@ -245,10 +268,13 @@ enum status job_from_file(struct job *out, const char *path, const struct job_op
     *out = (struct job){.form = JOB_FILE};
     if (!s.text || !*s.text)
         return err_set(e, E_USAGE, "%s: a picture needs a question: --prompt TEXT", path);
-    if (!jdoc_is_utf8(path, strlen(path)))
-        return err_set(e, E_INVALID_REQUEST, "the file's name is not UTF-8");
-    if (strlen(path) > JOB_ID_MAX)
+    bool legible = jdoc_is_utf8(path, strlen(path));
+    if (!legible || strlen(path) > JOB_ID_MAX) {
+        enum status rc = other_id(out, path, e);
+        if (rc) return rc;
+        if (!legible) return err_set(e, E_INVALID_REQUEST, "the file's name is not UTF-8");
         return err_set(e, E_INVALID_REQUEST, "%s: the path has over %d bytes", path, JOB_ID_MAX);
+    }
     enum status rc = job_copy(out, &out->custom_id, path, strlen(path), e);
     s.ref = out->custom_id;
     if (!rc) rc = job_copy(out, &s.text, s.text, strlen(s.text), e);

@@ -155,6 +155,7 @@ size_t row_bytes(const struct row *r)
 struct known {
     int64_t id, input_id, line;
     bool same; /* the same spec */
+    bool bad;  /* without a spec */
     bool gone; /* it is not in its file any more, and that was read whole */
     char *path;
 };
@@ -176,7 +177,9 @@ static enum status find(struct db *db, const struct row *r, struct known *k, str
     k->id = sqlite3_column_int64(s, 0);
     k->input_id = sqlite3_column_int64(s, 1);
     k->line = sqlite3_column_int64(s, 2);
-    k->same = r->spec.len && !strcmp(r->params_sha256, (const char *)sqlite3_column_text(s, 3));
+    const char *sha256 = (const char *)sqlite3_column_text(s, 3);
+    k->same = r->spec.len && !strcmp(r->params_sha256, sha256);
+    k->bad = !*sha256;
     k->gone = sqlite3_column_int(s, 5);
     rc = db_text(db, s, 4, &k->path, NULL, e);
     sqlite3_reset(s);
@@ -320,7 +323,8 @@ enum status row_store(struct db *db, struct row *r, const struct row_place *p,
         *outcome = k.same ? ROW_KNOWN : ROW_REPLACED;
         rc = adopt(db, r, p, &k, e);
     } else if (mine && p->by_id) {
-        if (!k.same) rc = changed(db, r, p, &k, outcome, e);
+        bool still_bad = k.bad && !r->spec.len;
+        if (!k.same && !still_bad) rc = changed(db, r, p, &k, outcome, e);
     } else if (!mine && k.same) {
     } else if (!p->skip_duplicates) {
         *outcome = ROW_DUPLICATE;

@@ -374,6 +374,31 @@ TEST(folder_of_pictures)
     db_close(f.db);
 }
 
+/* Pictures whose names cannot be an id fail once each, however often the folder is given. */
+TEST(illegible_names)
+{
+    struct fixture f = open_fixture("illegible.db");
+    mkdir(test_path("names"), 0777);
+    test_write(test_path("names/a.png"), "a", 1);
+    test_write(test_path("names/\xff.png"), "b", 1);
+    test_write(test_path("names/\xfe.png"), "c", 1);
+    const char *path = test_path("names");
+    f.o.paths = &path;
+    f.o.n_paths = 1;
+    f.o.job.prompt = "What?";
+    for (int i = 0; i < 3; i++) {
+        CHECK_OK(import_files(f.db, &f.o, &f.c, &f.e), f.e);
+        CHECK_INT(f.c.outcome[ROW_ADDED], i ? 0 : 1);
+        CHECK_INT(f.c.outcome[ROW_BAD], i ? 0 : 2);
+        CHECK_INT(f.c.outcome[ROW_KNOWN], i ? 3 : 0);
+        CHECK_INT(jobs_int(f.db, "SELECT count(*) FROM failures"), 2);
+    }
+    CHECK_INT(
+        jobs_int(f.db, "SELECT count(*) FROM failures WHERE custom_id LIKE '%/names/\\xff.png'"),
+        1);
+    db_close(f.db);
+}
+
 /* A million lines would take the same memory as ten thousand: rows do not stay behind. */
 TEST(memory_stays_flat)
 {

@@ -403,6 +403,12 @@ TEST(defaults)
     CHECK_ERR(job_from_file(&j, "x.png", NULL, &e), E_USAGE, e, "--prompt");
     job_free(&j);
     CHECK_ERR(job_from_file(&j, "x\xff.png", &o, &e), E_INVALID_REQUEST, e, "UTF-8");
+    CHECK_STR(j.custom_id, "x\\xff.png");
+    job_free(&j);
+    char path[JOB_ID_MAX + 2] = {0};
+    memset(path, 'x', sizeof path - 1);
+    CHECK_ERR(job_from_file(&j, path, &o, &e), E_INVALID_REQUEST, e, "over 512 bytes");
+    CHECK_HAS(j.custom_id, "sha256:");
     job_free(&j);
 
     struct job_settings s = {.has = JOB_HAS_SEED, .seed = 5};
