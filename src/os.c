@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
@@ -156,26 +157,62 @@ static int open_folder_of(const char *path)
     return fd;
 }
 
+char *os_follow(const char *path)
+{
+    struct stat st;
+    if (lstat(path, &st) != 0 || !S_ISLNK(st.st_mode)) return join(path, "");
+    char *end = calloc(1, PATH_MAX);
+    /* When only the end is missing, realpath leaves its name there. */
+    if (end && !realpath(path, end) && (errno != ENOENT || !*end)) {
+        free(end);
+        end = NULL;
+    }
+    return end;
+}
+
+bool os_same_file(const char *a, const char *b)
+{
+    struct stat x, y;
+    if (!strcmp(a, b)) return true;
+    return stat(a, &x) == 0 && stat(b, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+}
+
+/* A rename would put a file in the place of a folder's, pipe's or device's name. */
+static enum status publish_check(const char *path, struct err *e)
+{
+    struct stat st;
+    if (!*path) return err_set(e, E_USAGE, "an output without a name");
+    if (stat(path, &st) != 0 || S_ISREG(st.st_mode)) return OK;
+    const char *found = S_ISDIR(st.st_mode)    ? "folder"
+                        : S_ISFIFO(st.st_mode) ? "pipe"
+                        : S_ISSOCK(st.st_mode) ? "socket"
+                                               : "device";
+    return err_set(e, E_USAGE, "%s is a %s; an output can only replace a regular file", path,
+                   found);
+}
+
 enum status os_publish_begin(struct os_publish *p, const char *path, struct err *e)
 {
     *p = (struct os_publish){0};
+    enum status rc = publish_check(path, e);
+    if (rc) return rc;
     char suffix[OS_TEMP_CHARS];
     os_temp_suffix(suffix);
-    p->path = join(path, "");
-    p->tmp = join(path, suffix);
-    if (!p->path || !p->tmp) {
+    p->path = os_follow(path);
+    if (!p->path) return err_errno(e, errno, "cannot follow the link %s", path);
+    p->tmp = join(p->path, suffix);
+    if (!p->tmp) {
         os_publish_abort(p);
         return err_set(e, E_NOMEM, "%s: no memory", path);
     }
-    int folder = open_folder_of(path);
+    int folder = open_folder_of(p->path);
     if (folder >= 0) os_temp_sweep(folder);
     p->f = fopen(p->tmp, "wbe");
     if (!p->f) {
-        enum status rc = err_errno(e, errno, "cannot create %s", p->tmp);
+        rc = err_errno(e, errno, "cannot create %s", p->tmp);
         os_publish_abort(p);
-        return rc;
     }
-    return OK;
+    return rc;
 }
 
 static void publish_fail(struct os_publish *p, int errnum, const char *what)

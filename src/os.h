@@ -34,10 +34,16 @@ enum status os_read_file(const char *path, size_t max_bytes, char **out, size_t 
 
 /* True when a file or folder of that name can be seen. */
 bool os_exists(const char *path);
+/* Where a symbolic link ends, which need not exist; path itself when it is none. malloc'ed; NULL
+ * with errno. */
+char *os_follow(const char *path);
+/* One name, or one file under two names. */
+bool os_same_file(const char *a, const char *b);
 
 /* Publish a file whole or not at all: written beside its final place under a temporary name,
  * synced, renamed, the folder synced. A crash leaves the old file or the new one, and perhaps a
- * temporary one, which the next to publish in the folder removes (os_temp.h). */
+ * temporary one, which the next to publish in the folder removes (os_temp.h). A symbolic link
+ * stays, what it names is replaced. E_USAGE when there is something else than a regular file. */
 struct os_publish {
     FILE *f;
     char *path, *tmp;

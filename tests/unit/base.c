@@ -6,6 +6,7 @@
 
 #include <stdatomic.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 /* A message stays one line, whatever is put in it, and gains context in front. */
 TEST(message_is_one_line)
@@ -95,6 +96,32 @@ TEST(publish_is_all_or_nothing)
         CHECK_STR(now, "old");
         free(now);
     }
+}
+
+/* Only regular files are replaced, and a link stays one, also when what it names is not there yet.
+ */
+TEST(publish_replaces_files_only)
+{
+    struct os_publish p;
+    struct err e;
+    struct stat st;
+    const char *pipe = test_path("pipe"), *link = test_path("link"), *file = test_path("linked");
+    CHECK(mkfifo(pipe, 0600) == 0);
+    CHECK_ERR(os_publish_begin(&p, pipe, &e), E_USAGE, e, "pipe is a pipe; an output can only");
+    CHECK_ERR(os_publish_begin(&p, test_dir(), &e), E_USAGE, e, "is a folder; an output can only");
+    CHECK_ERR(os_publish_begin(&p, "", &e), E_USAGE, e, "without a name");
+    CHECK(stat(pipe, &st) == 0 && S_ISFIFO(st.st_mode));
+    CHECK(symlink("linked", link) == 0);
+    for (int i = 0; i < 2; i++) {
+        CHECK_OK(os_publish_begin(&p, link, &e), e);
+        os_publish_write(&p, i ? "1" : "0", 1);
+        CHECK_OK(os_publish_commit(&p, &e), e);
+        CHECK(lstat(link, &st) == 0 && S_ISLNK(st.st_mode));
+        char *now = test_read(file, NULL);
+        CHECK_STR(now, i ? "1" : "0");
+        free(now);
+    }
+    CHECK(os_same_file(link, file) && !os_same_file(link, pipe));
 }
 
 /* What was synced can be read before it is published; a failed sync is told, and again at the end.
