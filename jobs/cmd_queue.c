@@ -83,6 +83,71 @@ void cmd_queue_close(struct cmd_queue *q)
     q->db = NULL;
 }
 
+/* ---- names ---- */
+
+/* Is path the queue, or a file beside it that goes with it? */
+static bool of_queue(const char *path, const char *db)
+{
+    static const char *const ends[] = {"", "-journal", "-wal", "-shm", ".lock"};
+    bool same = false;
+    for (size_t i = 0; i < sizeof ends / sizeof *ends && !same; i++) {
+        struct buf b = {0};
+        same = !buf_addf(&b, NULL, "%s%s", db, ends[i]) && os_same_file(path, b.data);
+        buf_free(&b);
+    }
+    return same;
+}
+
+/* A slip of the hand must not replace what was typed by hand. */
+enum status cmd_check_names(const struct cmd_options *o, const char *db, struct err *e)
+{
+    const char *outs[] = {o->output, o->errors_file, db};
+    for (size_t i = 0; i < 3; i++) {
+        if (!outs[i]) continue;
+        for (size_t k = 0; k < o->operands.n; k++)
+            if (os_same_file(outs[i], o->operands.at[k]))
+                return err_set(e, E_USAGE, "%s: %s is an input", o->command, outs[i]);
+        for (size_t k = 0; k < i; k++)
+            if (outs[k] && os_same_file(outs[i], outs[k]))
+                return err_set(e, E_USAGE, "%s: %s is to be written twice", o->command, outs[i]);
+        if (db && i < 2 && of_queue(outs[i], db))
+            return err_set(e, E_USAGE, "%s: %s belongs to the queue %s", o->command, outs[i], db);
+    }
+    return OK;
+}
+
+enum status cmd_check_inputs(struct db *db, const struct cmd_options *o, struct err *e)
+{
+    const char *outs[] = {o->output, o->errors_file};
+    sqlite3_stmt *s;
+    bool row = true;
+    enum status rc = db_stmt(db, &s, "SELECT path FROM inputs", e);
+    while (!rc) {
+        rc = db_step(db, s, &row, e);
+        if (rc || !row) break;
+        const char *path = (const char *)sqlite3_column_text(s, 0);
+        for (size_t i = 0; i < 2 && !rc; i++)
+            if (outs[i] && path && os_same_file(outs[i], path))
+                rc = err_set(e, E_USAGE, "%s: %s is an input of %s", o->command, outs[i],
+                             db_path(db));
+        if (rc) sqlite3_reset(s);
+    }
+    return rc;
+}
+
+enum status cmd_check_outputs(const struct cmd_options *o, struct err *e)
+{
+    const char *outs[] = {o->output, o->errors_file};
+    enum status rc = OK;
+    for (size_t i = 0; i < 2 && !rc; i++) {
+        struct os_publish p;
+        if (!outs[i]) continue;
+        rc = os_publish_begin(&p, outs[i], e);
+        if (!rc) os_publish_abort(&p);
+    }
+    return rc;
+}
+
 /* ---- import ---- */
 
 static void tell_bad(void *user, const char *path, const struct row *r)

@@ -28,6 +28,14 @@ void cmd_queue_close(struct cmd_queue *q);
  * for everybody. */
 int64_t cmd_queue_lease_ms(void);
 
+/* E_USAGE when an output is an operand, another output, the queue, or what SQLite and the lock keep
+ * beside it. db: NULL for none. */
+enum status cmd_check_names(const struct cmd_options *o, const char *db, struct err *e);
+/* E_USAGE when an output is an input of the queue. */
+enum status cmd_check_inputs(struct db *db, const struct cmd_options *o, struct err *e);
+/* Can the outputs be written where they are to go? Leaves no trace. */
+enum status cmd_check_outputs(const struct cmd_options *o, struct err *e);
+
 /* Imports the operands; m: check pictures as this model takes them, or NULL. Tells of bad jobs on
  * standard error. */
 enum status cmd_import(struct db *db, const struct cmd_options *o, const struct cmd_model *m,

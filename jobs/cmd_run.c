@@ -16,30 +16,6 @@ static enum status db_name(const struct cmd_options *o, struct buf *name, struct
     return err_set(e, E_USAGE, "run: needs --output FILE, or --db FILE for a queue alone");
 }
 
-static bool same_file(const char *a, const char *b)
-{
-    char *x = realpath(a, NULL), *y = realpath(b, NULL);
-    bool same = x && y && !strcmp(x, y);
-    free(x);
-    free(y);
-    return same;
-}
-
-/* A slip of the hand must not replace what was typed by hand. */
-static enum status check_names(const struct cmd_options *o, const char *db, struct err *e)
-{
-    const char *outs[] = {o->output, o->errors_file, db};
-    for (size_t i = 0; i < 3; i++) {
-        for (size_t k = 0; outs[i] && k < o->operands.n; k++)
-            if (same_file(outs[i], o->operands.at[k]))
-                return err_set(e, E_USAGE, "run: %s is an input", outs[i]);
-        for (size_t k = 0; outs[i] && k < i; k++)
-            if (outs[k] && (!strcmp(outs[i], outs[k]) || same_file(outs[i], outs[k])))
-                return err_set(e, E_USAGE, "run: %s is to be written twice", outs[i]);
-    }
-    return OK;
-}
-
 /* --fresh: the queue goes, with what SQLite keeps beside it. The lock is held. */
 static void forget(const char *db)
 {
@@ -67,7 +43,8 @@ static enum status work_queue(const struct cmd_options *o, struct cmd_model *m, 
     }
     rc = cmd_queue_open(&q, name, o->operands.n == 0, LOCK_ALONE, e);
     if (rc) return rc;
-    rc = cmd_import(q.db, o, m, &c, e);
+    rc = cmd_check_inputs(q.db, o, e);
+    if (!rc) rc = cmd_import(q.db, o, m, &c, e);
     if (!rc) cmd_tell_import(o, &c);
     if (!rc && o->retry_failed)
         rc = queue_retry(q.db, &(struct queue_filter){.state = "failed"}, &again, e);
@@ -85,7 +62,8 @@ int cmd_run(const struct cmd_options *o)
     int code = EXIT_DONE;
     cmd_catch_signals();
     enum status rc = db_name(o, &name, &e);
-    if (!rc) rc = check_names(o, name.data, &e);
+    if (!rc) rc = cmd_check_names(o, name.data, &e);
+    if (!rc) rc = cmd_check_outputs(o, &e);
     if (!rc) rc = cmd_model_begin(&m, o, &e);
     if (!rc && (o->strict || o->dry_run)) rc = cmd_look_first(o, &m, &e);
     if (!rc && !o->dry_run) rc = work_queue(o, &m, name.data, &code, &e);

@@ -76,9 +76,11 @@ int cmd_merge(const struct cmd_options *o)
     struct cmd_queue *q = calloc(n, sizeof *q);
     struct db **dbs = calloc(n, sizeof *dbs);
     enum status rc = q && dbs ? OK : err_set(&e, E_NOMEM, "merge: no memory");
+    if (!rc) rc = cmd_check_names(o, NULL, &e);
     for (size_t i = 0; i < n && !rc; i++) {
         rc = cmd_queue_open(&q[i], o->operands.at[i], true, LOCK_NONE, &e);
         dbs[i] = q[i].db;
+        if (!rc) rc = cmd_check_inputs(dbs[i], o, &e);
     }
     if (!rc) rc = merge_queues(dbs, n, o->output, &c, &e);
     for (size_t i = 0; i < n && q; i++)

@@ -127,6 +127,21 @@ for f in openai csv sharegpt; do
     expect "export $f" 0 "" "$nightshift" export --db "$db" --format $f -o "$tmp/export.$f"
 done
 holds "csv has a head and three rows" "$tmp/export.csv" ',' 4
+cp "$db" "$tmp/before.db"
+cp "$tmp/good.jsonl" "$tmp/before.jsonl"
+expect "an export is not written over its queue" 2 "belongs to the queue" "$nightshift" export --db "$db" -o "$db"
+expect "nor over what lies beside it" 2 "belongs to the queue" "$nightshift" export --db "$db" -o "$db-journal"
+expect "nor over an input" 2 "good.jsonl is an input of" "$nightshift" export --db "$db" -o "$tmp/good.jsonl"
+expect "nor over an input by the failures" 2 "is an input of" "$nightshift" export --db "$db" -o "$tmp/x.out" --errors-file "$tmp/good.jsonl"
+expect "nor does a run go on over it" 2 "is an input of" run --db "$db" -o "$tmp/good.jsonl"
+expect "a merge is not written over its queue" 2 "is an input" "$nightshift" merge "$db" "$tmp/large.db" -o "$db"
+expect "nor over an input of it" 2 "is an input of" "$nightshift" merge "$db" "$tmp/large.db" -o "$tmp/good.jsonl"
+mkfifo "$tmp/fifo"
+expect "a pipe is not replaced" 2 "fifo is a pipe" "$nightshift" export --db "$db" -o "$tmp/fifo"
+is "they are as they were" sh -c "cmp '$db' '$tmp/before.db' && cmp '$tmp/good.jsonl' '$tmp/before.jsonl' && [ -p '$tmp/fifo' ]"
+expect "no folder for the output is told first" 5 "cannot create" run "$tmp/six.jsonl" --db "$tmp/early.db" -o "$tmp/nodir/out"
+expect "also for the failures" 2 "is a folder" run "$tmp/six.jsonl" --db "$tmp/early.db" -o "$tmp/early.out" --errors-file "$tmp"
+is "and nothing has run" [ ! -e "$tmp/early.db" ]
 expect "pictures of a folder with one prompt" 0 "1 done" run examples/images/circles.png --prompt "Caption this image." -o "$tmp/pic.out" --max-tokens 60
 mkdir "$tmp/pics" && cp examples/images/circles.png "$tmp/pics/one.png"
 expect "sidecar texts" 0 "1 done" run "$tmp/pics" --prompt "Caption this image." --format txt --db "$tmp/pics.db" --max-tokens 60
