@@ -45,7 +45,8 @@ static enum status note_all(struct db *db, struct err *e)
     if (!rc)
         rc = db_stmt(db, &s,
                      "SELECT m.job_id, m.path FROM job_images m JOIN results r ON "
-                     "r.job_id=m.job_id WHERE r.code IS NULL AND m.n=0 AND m.path IS NOT NULL",
+                     "r.job_id=m.job_id JOIN jobs j ON j.id=m.job_id WHERE j.line>0 AND "
+                     "r.code IS NULL AND m.n=0 AND m.path IS NOT NULL",
                      e);
     while (!rc) {
         rc = db_step(db, s, &row, e);
