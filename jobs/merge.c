@@ -94,7 +94,10 @@ static enum status read_inputs(struct merge *m, struct stream *x, struct err *e)
 
 static enum status advance(struct stream *x, struct err *e)
 {
-    return export_line_next(&x->at, x->db, &x->more, e);
+    enum status rc = export_line_next(&x->at, x->db, &x->more, e);
+    if (rc || !x->more || (x->at.input >= 0 && (uint64_t)x->at.input < x->n_numbers)) return rc;
+    return err_set(e, E_DB, "%s: a job of input %lld, the last one is %zu", db_path(x->db),
+                   (long long)x->at.input, x->n_numbers - 1);
 }
 
 static int compare(const struct stream *a, const struct stream *b)

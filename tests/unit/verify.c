@@ -2,6 +2,7 @@
 #include "jobs/verify.h"
 
 #include "jobs/backup.h"
+#include "jobs/merge.h"
 #include "tests/lib/jobs.h"
 #include "tests/lib/night.h"
 #include "tests/lib/test.h"
@@ -133,6 +134,21 @@ TEST(verify_compares_exports)
     longer[len] = '{';
     CHECK_INT(differs(n.db, longer, len + 1), 3);
     free(longer);
+    night_close(&n);
+}
+
+/* A merge refuses a job of an input that the queue does not know. */
+TEST(merge_of_a_damaged_queue)
+{
+    struct night n;
+    struct merge_counts c;
+    CHECK(night_open(&n, "far.db"));
+    CHECK_OK(night_import(&n, "far.jsonl", "{\"id\":\"a\",\"prompt\":\"x\"}\n", &e), e);
+    CHECK_OK(night_run(&n, &e), e);
+    CHECK_OK(db_exec(n.db, "PRAGMA foreign_keys=OFF; UPDATE jobs SET input_id=100000000000", &e),
+             e);
+    CHECK_ERR(merge_queues(&n.db, 1, test_path("far.out"), &c, &e), E_DB, e,
+              "a job of input 100000000000");
     night_close(&n);
 }
 
