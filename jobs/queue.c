@@ -11,11 +11,21 @@
 #define LOCK_TRIES   5
 #define LOCK_WAIT_NS 40000000L
 
+/* The lock lies beside the file itself: one queue under two names has one lock. */
+static enum status lock_path(struct buf *path, const char *db_path, struct err *e)
+{
+    char *end = os_follow(db_path);
+    if (!end) return err_set(e, E_IO, "%s: the link cannot be followed", db_path);
+    enum status rc = buf_addf(path, e, "%s.lock", end);
+    free(end);
+    return rc;
+}
+
 enum status queue_lock(int *fd, const char *db_path, bool shared, struct err *e)
 {
     struct buf path = {0};
     *fd = -1;
-    enum status rc = buf_addf(&path, e, "%s.lock", db_path);
+    enum status rc = lock_path(&path, db_path, e);
     /* `status` holds it for a moment to see whether somebody does. */
     for (int tries = 0; !rc && *fd < 0 && tries < LOCK_TRIES; tries++) {
         rc = os_lock(fd, path.data, shared, e);
@@ -33,7 +43,7 @@ bool queue_is_locked(const char *db_path)
     struct buf path = {0};
     int fd = -1;
     bool locked = false;
-    if (!buf_addf(&path, NULL, "%s.lock", db_path) && os_exists(path.data))
+    if (!lock_path(&path, db_path, NULL) && os_exists(path.data))
         locked = os_lock(&fd, path.data, false, NULL) == E_LOCKED;
     os_unlock(&fd);
     buf_free(&path);

@@ -248,6 +248,20 @@ TEST(lock_is_exclusive)
     queue_unlock(&b);
 }
 
+/* A link and what it names have one lock. */
+TEST(lock_follows_links)
+{
+    struct err e;
+    int a, b;
+    const char *path = test_path("real.db"), *link = test_path("link.db");
+    test_write(path, "", 0);
+    CHECK(symlink("real.db", link) == 0);
+    CHECK_OK(queue_lock(&a, path, false, &e), e);
+    CHECK_ERR(queue_lock(&b, link, false, &e), E_LOCKED, e, "being worked");
+    CHECK(queue_is_locked(link));
+    queue_unlock(&a);
+}
+
 /* The lock ends with its process, even one that is killed. */
 TEST(lock_dies_with_its_holder)
 {
