@@ -170,7 +170,7 @@ static enum status load(struct prepare *p, struct ready *r, size_t i, struct ima
         !p->o.keep_changed)
         rc = err_set(e, E_IMAGE_CHANGED, "%s changed since it was imported",
                      image->ref ? image->ref : "the inline image");
-    free(found);
+    r->facts[i].path = found;
     return rc;
 }
 
@@ -185,7 +185,8 @@ static enum status note_facts(struct ready *r, size_t i, struct err *e)
                                .height = info->height,
                                .orientation = info->orientation,
                                .tokens = info->rows,
-                               .warnings = warnings};
+                               .warnings = warnings,
+                               .path = f->path};
     memcpy(f->sha256, r->rows[i]->sha256, sizeof f->sha256);
     r->n_facts = i + 1;
     job_set_image_size(&r->job, i, info->width, info->height);
@@ -315,7 +316,10 @@ void ready_drop_rows(struct prepare *p, struct ready *r)
 void ready_free(struct prepare *p, struct ready *r)
 {
     ready_drop_rows(p, r);
-    for (size_t i = 0; i < r->n_facts; i++) free((char *)(uintptr_t)r->facts[i].warnings);
+    for (size_t i = 0; i < r->n_images; i++) {
+        free((char *)(uintptr_t)r->facts[i].warnings);
+        free((char *)(uintptr_t)r->facts[i].path);
+    }
     free(r->row_hash);
     free(r->facts);
     free(r->rows);

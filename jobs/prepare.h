@@ -53,7 +53,7 @@ struct ready {
     uint64_t *row_hash;          /* [prompt.ids.n] for share.h */
     struct engine_image *images; /* [n_images], rows borrowed from the store */
     struct image_rows **rows;    /* [n_images] */
-    struct result_image *facts;  /* [n_images]; warnings malloc'ed */
+    struct result_image *facts;  /* [n_images]; warnings, path malloc'ed */
     size_t n_images, n_facts;    /* facts are known for the first n_facts */
     struct err err; /* code OK: ready. A job's fault: it fails. Another's: the run ends. */
     bool transient; /* the fault may pass: reading failed, not the picture */

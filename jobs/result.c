@@ -44,9 +44,10 @@ static enum status update_images(struct db *db, const struct queue_job *job, con
         const struct result_image *m = &r->images[i];
         rc = db_run(db, e,
                     "UPDATE job_images SET sha256=?3, width=?4, height=?5, orientation=?6, "
-                    "tokens=?7, warnings=?8 WHERE job_id=?1 AND n=?2",
-                    "iisiiiis", job->id, (int64_t)i, m->sha256, (int64_t)m->width,
-                    (int64_t)m->height, (int64_t)m->orientation, (int64_t)m->tokens, m->warnings);
+                    "tokens=?7, warnings=?8, path=coalesce(path, ?9) WHERE job_id=?1 AND n=?2",
+                    "iisiiiiss", job->id, (int64_t)i, m->sha256, (int64_t)m->width,
+                    (int64_t)m->height, (int64_t)m->orientation, (int64_t)m->tokens, m->warnings,
+                    m->path);
     }
     return rc;
 }

@@ -10,6 +10,7 @@ struct result_image {
     char sha256[JOB_SHA_CHARS];
     unsigned width, height, orientation, tokens;
     const char *warnings; /* JSON array of text */
+    const char *path;     /* where it was found, when that was not known; else NULL */
 };
 
 struct result {

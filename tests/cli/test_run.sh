@@ -46,6 +46,8 @@ run "$tmp/bad.jsonl" -o "$tmp/late.out" -q
 mv "$tmp/hidden.png" "$tmp/missing.png"
 expect "failed jobs stay failed" 1 "3 done, 3 failed" run "$tmp/bad.jsonl" -o "$tmp/late.out"
 expect "unless they are to run again" 1 "4 done, 2 failed" run "$tmp/bad.jsonl" -o "$tmp/late.out" --retry-failed
+"$nightshift" export --db "$tmp/late.out.db" --format metadata -o "$tmp/late.meta"
+holds "a picture that came late has its path" "$tmp/late.meta" '"file_name":"missing.png"' 1
 expect "verify finds it whole" 0 "whole" "$nightshift" verify --db "$tmp/bad.out.db" "$tmp/bad.out"
 
 expect "no output is 2" 2 "needs --output" run "$tmp/good.jsonl"

@@ -36,14 +36,19 @@ TEST(answer_is_stored_whole)
     struct queue_job j;
     struct db *db = jobs_open("store.db", NULL);
     jobs_add(db, 1);
-    CHECK_OK(db_exec(db, "INSERT INTO job_images(job_id, n, path) VALUES(1, 0, '/p.png')", &e), e);
+    CHECK_OK(db_exec(db, "INSERT INTO job_images(job_id, n) VALUES(1, 0)", &e), e);
     CHECK(claim(db, &j, 0));
     int32_t tokens[] = {5};
     struct result_partial p = {.id = j.id, .fence = j.fence, .tokens = tokens, .n_tokens = 1};
     CHECK_OK(result_checkpoint(db, &p, 1, 100, 1000, &e), e);
     CHECK_INT(jobs_int(db, "SELECT count(*) FROM partial"), 1);
-    struct result_image m = {
-        .sha256 = "ab", .width = 3, .height = 4, .orientation = 6, .tokens = 1, .warnings = "[]"};
+    struct result_image m = {.sha256 = "ab",
+                             .width = 3,
+                             .height = 4,
+                             .orientation = 6,
+                             .tokens = 1,
+                             .warnings = "[]",
+                             .path = "/p.png"};
     struct result r = answer;
     r.images = &m;
     r.n_images = 1;
@@ -56,6 +61,7 @@ TEST(answer_is_stored_whole)
     CHECK_INT(jobs_int(db, "SELECT count(*) FROM partial"), 0);
     CHECK_INT(jobs_int(db, "SELECT width*1000+height*100+orientation*10+tokens FROM job_images"),
               3461);
+    CHECK_INT(jobs_int(db, "SELECT count(*) FROM job_images WHERE path='/p.png'"), 1);
     queue_job_free(&j);
     db_close(db);
 }
