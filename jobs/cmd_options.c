@@ -206,6 +206,11 @@ static enum status take(struct reader *r, const struct cmd_option *x, const char
                            x->arg);
         value = r->words->at[r->at++];
     }
+    /* An unset variable of a shell; SQLite would take a file that goes away. */
+    bool file = x->arg && !strcmp(x->arg, "FILE");
+    if (file && value && !*value)
+        return err_set(r->e, E_USAGE, "%s: --%s needs a value: %s, found an empty one",
+                       r->words->name, x->name, x->arg);
     enum status rc = cmd_read_value(r->o, x, value, r->e);
     if (rc == E_USAGE) err_wrap(r->e, "%s", r->words->name);
     return rc;

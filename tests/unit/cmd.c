@@ -296,6 +296,17 @@ TEST(defaults_of_the_help)
     CHECK_INT(found, sizeof known / sizeof *known);
 }
 
+/* A file without a name is none: a variable of the shell that is not set. */
+TEST(empty_file_names)
+{
+    struct cmd_options o;
+    bool help;
+    CHECK_ERR(PARSE(CMD_ADD, "--db", ""), E_USAGE, e, "--db needs a value: FILE");
+    cmd_options_free(&o);
+    CHECK_ERR(PARSE(CMD_RUN, "--output="), E_USAGE, e, "--output needs a value: FILE");
+    cmd_options_free(&o);
+}
+
 /* A deadline is a moment: the next time the clock shows it, a date, or so long from now. */
 TEST(deadline)
 {
