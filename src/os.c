@@ -364,7 +364,8 @@ void os_process_name(char *out, size_t size)
     char host[64];
     if (gethostname(host, sizeof host) != 0) host[0] = 0;
     host[sizeof host - 1] = 0;
-    snprintf(out, size, "%s:%ld:%lld", host, (long)getpid(), (long long)os_unix_time());
+    snprintf(out, size, "%s:%ld:%lld:%08x", host, (long)getpid(), (long long)os_unix_time(),
+             os_temp_machine());
 }
 
 bool os_process_gone(const char *name)
@@ -375,7 +376,11 @@ bool os_process_gone(const char *name)
     size_t n = strlen(host);
     if (strncmp(name, host, n) != 0 || name[n] != ':') return false;
     long pid = strtol(name + n + 1, &end, 10);
-    return pid > 0 && pid <= INT32_MAX && *end == ':' && kill((pid_t)pid, 0) != 0 && errno == ESRCH;
+    if (pid <= 0 || pid > INT32_MAX || *end != ':') return false;
+    /* Another container of the same name counts its own processes. Names without this are older. */
+    const char *machine = strchr(end + 1, ':');
+    if (machine && strtoul(machine + 1, NULL, 16) != os_temp_machine()) return false;
+    return kill((pid_t)pid, 0) != 0 && errno == ESRCH;
 }
 
 void os_machine_name(char *out, size_t size)

@@ -83,7 +83,8 @@ void os_machine_name(char *out, size_t size);
 double os_now(void);
 int64_t os_unix_time(void);
 
-/* host:process:seconds, a name no other process has. */
+/* host:process:seconds:hash, a name no other process has; the hash tells where the process number
+ * counts. */
 void os_process_name(char *out, size_t size);
 /* Was it the name of a process of this machine that is gone? False when in doubt. */
 bool os_process_gone(const char *name);

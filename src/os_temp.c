@@ -27,14 +27,18 @@ static uint32_t hash(uint32_t h, const char *s)
     return h;
 }
 
-void os_temp_suffix(char out[OS_TEMP_CHARS])
+uint32_t os_temp_machine(void)
 {
     char host[65] = "", numbers[65] = "";
     if (gethostname(host, sizeof host - 1) != 0) host[0] = 0;
     ssize_t n = readlink("/proc/self/ns/pid", numbers, sizeof numbers - 1);
     numbers[n > 0 ? n : 0] = 0;
-    snprintf(out, OS_TEMP_CHARS, ".tmp%08x-%ld", hash(hash(2166136261u, host), numbers),
-             (long)getpid());
+    return hash(hash(2166136261u, host), numbers);
+}
+
+void os_temp_suffix(char out[OS_TEMP_CHARS])
+{
+    snprintf(out, OS_TEMP_CHARS, ".tmp%08x-%ld", os_temp_machine(), (long)getpid());
 }
 
 size_t os_temp_base(const char *name)

@@ -4,9 +4,12 @@
 #define NS_OS_TEMP_H
 
 #include <stddef.h>
+#include <stdint.h>
 
 #define OS_TEMP_CHARS 40 /* of the suffix, with its NUL */
 
+/* A hash of the machine and of where this process's number counts. */
+uint32_t os_temp_machine(void);
 /* What this process adds to NAME. */
 void os_temp_suffix(char out[OS_TEMP_CHARS]);
 /* How long NAME is in such a name of any process; 0: it is none. */

@@ -43,9 +43,9 @@ TEST(jobs_of_the_dead_go_back)
     struct err e;
     struct queue_job j[2];
     size_t n;
-    char dead[160], live[160];
+    char dead[160], live[160], far[160], old[160];
     struct db *db = jobs_open("dead.db", NULL);
-    jobs_add(db, 6);
+    jobs_add(db, 10);
     os_process_name(live, sizeof live);
     int name[2];
     CHECK_INT(pipe(name), 0);
@@ -58,20 +58,26 @@ TEST(jobs_of_the_dead_go_back)
     CHECK_INT(waitpid(child, NULL, 0), child);
     close(name[0]);
     close(name[1]);
-    const char *names[] = {dead, live, "elsewhere:1:1"};
-    for (int i = 0; i < 3; i++) {
+    /* Where other processes are counted, and as it was before that was told. */
+    char *last = strrchr(dead, ':');
+    CHECK(last && strlen(last) == 9);
+    snprintf(far, sizeof far, "%.*s:%c%s", (int)(last - dead), dead, last[1] == '0' ? '1' : '0',
+             last + 2);
+    snprintf(old, sizeof old, "%.*s", (int)(last - dead), dead);
+    const char *names[] = {dead, old, live, "elsewhere:1:1", far};
+    for (int i = 0; i < 5; i++) {
         struct queue_worker w = {.name = names[i], .lease_ms = 1000000};
         CHECK_OK(queue_claim(db, &w, 0, j, 2, &n, &e), e);
         CHECK_INT(n, 2);
         for (size_t k = 0; k < n; k++) queue_job_free(&j[k]);
     }
     CHECK_OK(queue_release_gone(db, &e), e);
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < 5; i++) {
         int64_t held;
         CHECK_OK(
             db_int(db, &held, 0, &e, "SELECT count(*) FROM jobs WHERE worker=?1", "s", names[i]),
             e);
-        CHECK_INT(held, i ? 2 : 0);
+        CHECK_INT(held, i < 2 ? 0 : 2);
     }
     db_close(db);
 }
