@@ -98,14 +98,17 @@ static enum status known_lines(struct import *im, sqlite3_stmt *s, bool *skip, s
     bool same_bytes = !strcmp(im->sha256, (const char *)sqlite3_column_text(s, 1));
     bool same_options = !strcmp(im->options_sha256, (const char *)sqlite3_column_text(s, 2));
     im->done = (uint64_t)sqlite3_column_int64(s, 3);
-    bool complete = sqlite3_column_int(s, 4);
+    int complete = sqlite3_column_int(s, 4);
     sqlite3_reset(s);
-    if (same_bytes && same_options && (complete || im->done)) {
+    if (same_bytes && same_options && complete >= 0) {
         *skip = complete;
         if (complete) im->counts->outcome[ROW_KNOWN] += im->done;
         return OK;
     }
-    if (same_bytes && same_options) return restart_input(im, e);
+    if (same_bytes && same_options) {
+        im->done = 0;
+        return restart_input(im, e);
+    }
     if (im->place.on_changed == ROW_ERROR)
         return err_set(e, E_INPUT,
                        "%s: %s since it was imported; --on-changed-input rerun takes what differs, "
@@ -153,7 +156,7 @@ static enum status drop_gone(struct import *im, struct err *e)
     if (rc || gone == 0) return rc;
     im->again = true;
     return db_run(im->db, e,
-                  "UPDATE inputs SET items=0, complete=0 WHERE id<>?1 AND kind='lines' AND "
+                  "UPDATE inputs SET complete=-1 WHERE id<>?1 AND kind='lines' AND items>0 AND "
                   "(mine>(SELECT count(*) FROM jobs WHERE input_id=inputs.id AND line>0) OR "
                   "EXISTS(SELECT 1 FROM jobs WHERE input_id=inputs.id AND duplicate_of NOT NULL))",
                   "i", id);
@@ -283,7 +286,7 @@ static enum status read_again(struct import *im, struct err *e)
         bool row = false;
         rc = db_stmt(im->db, &s,
                      "SELECT id, path FROM inputs WHERE id>?1 AND kind='lines' AND "
-                     "items=0 AND complete=0 AND options_sha256=?2 ORDER BY id LIMIT 1",
+                     "complete=-1 AND options_sha256=?2 ORDER BY id LIMIT 1",
                      e);
         if (!rc) rc = db_bind(im->db, s, e, "is", after, im->options_sha256);
         if (!rc) rc = db_step(im->db, s, &row, e);
