@@ -2,6 +2,7 @@
 #include "jobs/cmd_queue.h"
 
 #include "jobs/queue.h"
+#include "jobs/schema.h"
 #include "src/os.h"
 
 #include <stdio.h>
@@ -16,15 +17,33 @@ static enum status db_name(const struct cmd_options *o, struct buf *name, struct
     return err_set(e, E_USAGE, "run: needs --output FILE, or --db FILE for a queue alone");
 }
 
+/* Is it empty, or a database with our mark (in its header: https://www.sqlite.org/fileformat.html)?
+ */
+static bool is_queue(const char *db)
+{
+    static const char start[16] = "SQLite format 3";
+    unsigned char head[72];
+    FILE *f = fopen(db, "rbe");
+    if (!f) return !os_exists(db);
+    size_t n = fread(head, 1, sizeof head, f);
+    fclose(f);
+    uint32_t id = 0;
+    for (int i = 68; i < 72 && n == sizeof head; i++) id = id << 8 | head[i];
+    return n == 0 || (id == SCHEMA_APPLICATION_ID && !memcmp(head, start, sizeof start));
+}
+
 /* --fresh: the queue goes, with what SQLite keeps beside it. The lock is held. */
-static void forget(const char *db)
+static enum status forget(const char *db, struct err *e)
 {
     static const char *const ends[] = {"", "-journal", "-wal", "-shm"};
+    if (!is_queue(db))
+        return err_set(e, E_USAGE, "%s is not a queue of nightshift; --fresh leaves it alone", db);
     for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
         struct buf b = {0};
         if (!buf_addf(&b, NULL, "%s%s", db, ends[i])) remove(b.data);
         buf_free(&b);
     }
+    return OK;
 }
 
 static enum status work_queue(const struct cmd_options *o, struct cmd_model *m, const char *name,
@@ -37,7 +56,7 @@ static enum status work_queue(const struct cmd_options *o, struct cmd_model *m, 
     enum status rc = OK;
     if (o->fresh) {
         rc = queue_lock(&lock, name, false, e);
-        if (!rc) forget(name);
+        if (!rc) rc = forget(name, e);
         queue_unlock(&lock);
         if (rc) return rc;
     }

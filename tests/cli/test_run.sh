@@ -86,6 +86,11 @@ expect "or its difference runs" 0 "2 known, 1 changed" run "$tmp/good.jsonl" -o 
 expect "the other answers stand" 0 "" sh -c "grep -v '\"custom_id\":\"b\"' '$tmp/first.out' | while read -r l; do grep -qF \"\$l\" '$tmp/good.out' || exit 1; done"
 expect "fresh forgets" 0 "3 new, 0 known" run "$tmp/good.jsonl" -o "$tmp/good.out" --fresh
 
+printf 'SQLite format 3\000 of another program, quite long enough for a header of a hundred bytes....' >"$tmp/foreign.db"
+cp "$tmp/foreign.db" "$tmp/foreign.copy"
+expect "fresh leaves other databases alone" 2 "foreign.db is not a queue of nightshift" run "$tmp/good.jsonl" --db "$tmp/foreign.db" --fresh
+expect "as they are" 0 "" cmp "$tmp/foreign.db" "$tmp/foreign.copy"
+
 for k in 1 2 3 4 5 6; do echo "{\"id\":\"s$k\",\"prompt\":\"What is $k + 1?\",\"max_tokens\":20}"; done >"$tmp/six.jsonl"
 for k in 1 2; do
     expect "shard $k" 0 "of other shards" run "$tmp/six.jsonl" -o "$tmp/shard$k.out" --shard $k/2
