@@ -158,3 +158,10 @@ int64_t flight_texts(const struct flight *f, size_t n, bool waiting)
     }
     return sum;
 }
+
+double flight_limit(const struct flight *f, double usual)
+{
+    const struct job_settings *s = &f->ready.job.settings;
+    if (f->where != FLIGHT_RUNNING) return 0;
+    return s->has & JOB_HAS_TIMEOUT ? s->timeout_s : usual;
+}

@@ -32,6 +32,8 @@ void flight_sequence(const struct flight *f, uint64_t tag, struct engine_sequenc
 bool flight_token(struct flight *f, int32_t id);
 double flight_prefill_s(const struct flight *f);
 double flight_decode_s(const struct flight *f);
+/* Seconds that it may take, `usual` unless it says so itself; 0: any, or it does not run. */
+double flight_limit(const struct flight *f, double usual);
 /* What to store: an answer, or with r->code (set by the caller, as r->message and r->now) a failure
  * with as much text as there is. A closed reply
  * that is no JSON where JSON was asked for turns into E_INVALID_OUTPUT_JSON, with its message in

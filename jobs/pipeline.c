@@ -253,8 +253,7 @@ static enum status finish_late(struct pipeline *p, struct err *e)
     for (size_t i = 0; i < p->n_flights && !rc; i++) {
         struct flight *f = &p->flights[i];
         if (f->where != FLIGHT_RUNNING) continue;
-        const struct job_settings *s = &f->ready.job.settings;
-        double limit = s->has & JOB_HAS_TIMEOUT ? s->timeout_s : p->o->timeout_s;
+        double limit = flight_limit(f, p->o->timeout_s);
         double spent = os_now() - f->begun + f->past_prefill + f->past_decode;
         if (limit <= 0 || spent < limit) continue;
         p->o->engine.remove(p->o->engine.g, i);
@@ -308,6 +307,9 @@ static bool hold(struct pipeline *p)
     /* Pictures that fill the store are given back by sweeps. */
     size_t n = p->running + p->n_ready;
     if (n && prepare_full(p->prepare)) return false;
+    /* A job's time is not spent on others. */
+    for (size_t i = 0; i < p->n_flights; i++)
+        if (flight_limit(&p->flights[i], p->o->timeout_s) > 0) return false;
     return p->o->patient || hold_sweep(&p->hold, n, p->o->sequences, os_now());
 }
 
@@ -489,11 +491,9 @@ static enum status step(struct pipeline *p, struct err *e)
     bool held;
     rc = admit(p, &held, e);
     if (rc) return rc;
-    if (held)
-        ;
-    else if (p->running)
+    if (!held && p->running)
         rc = sweep(p, e);
-    else if (p->dry && inside(p) == 0)
+    else if (p->dry && inside(p) + p->running == 0)
         rc = idle(p, e);
     if (!rc && os_now() - p->saved >= p->o->checkpoint_s) rc = save(p, e);
     return rc;

@@ -1,4 +1,5 @@
 /* pipeline: sweeps and the jobs that are being prepared wait for each other. */
+#include "jobs/flight.h"
 #include "tests/lib/jobs.h"
 #include "tests/lib/night.h"
 #include "tests/lib/test.h"
@@ -85,6 +86,18 @@ TEST(sweeps_wait_for_pictures)
         buf_free(&b);
         night_close(&n);
     }
+}
+
+/* Jobs that run on a limited time, for which nothing is waited. */
+TEST(limits)
+{
+    struct flight f = {.where = FLIGHT_READY};
+    CHECK(flight_limit(&f, 5) == 0);
+    f.where = FLIGHT_RUNNING;
+    CHECK(flight_limit(&f, 0) == 0 && flight_limit(&f, 5) == 5);
+    f.ready.job.settings.has = JOB_HAS_TIMEOUT;
+    f.ready.job.settings.timeout_s = 2;
+    CHECK(flight_limit(&f, 5) == 2 && flight_limit(&f, 0) == 2);
 }
 
 struct most {
