@@ -100,22 +100,19 @@ static enum status known_lines(struct import *im, sqlite3_stmt *s, bool *skip, s
     im->done = (uint64_t)sqlite3_column_int64(s, 3);
     int complete = sqlite3_column_int(s, 4);
     sqlite3_reset(s);
-    if (same_bytes && same_options && complete >= 0) {
+    bool same = same_bytes && same_options;
+    if (same && complete >= 0) {
         *skip = complete;
         if (complete) im->counts->outcome[ROW_KNOWN] += im->done;
         return OK;
     }
-    if (same_bytes && same_options) {
-        im->done = 0;
-        return restart_input(im, e);
-    }
-    if (im->place.on_changed == ROW_ERROR)
+    if (!same && im->place.on_changed == ROW_ERROR)
         return err_set(e, E_INPUT,
                        "%s: %s since it was imported; --on-changed-input rerun takes what differs, "
                        "keep goes on with the jobs as imported",
                        im->path,
                        same_bytes ? "the options that shape its jobs changed" : "changed");
-    *skip = im->place.on_changed == ROW_KEEP;
+    *skip = !same && im->place.on_changed == ROW_KEEP;
     im->done = 0;
     return *skip ? OK : restart_input(im, e);
 }

@@ -235,15 +235,18 @@ static enum status insert(struct db *db, const struct row *r, const struct row_p
     return rc ? rc : insert_failure(db, id, r, e);
 }
 
-/* The same job, perhaps on another line: whatever is known about it stays. */
-static enum status keep(struct db *db, const struct row *r, int64_t id, struct err *e)
+/* The same job, perhaps on another line or in another file: whatever is known about it stays. */
+static enum status keep(struct db *db, const struct row *r, const struct row_place *p, int64_t id,
+                        struct err *e)
 {
-    return db_run(db, e, "UPDATE jobs SET line=?2, byte_offset=?3, byte_length=?4 WHERE id=?1",
-                  "iiii", id, (int64_t)r->line, (int64_t)r->offset, (int64_t)r->len);
+    return db_run(
+        db, e, "UPDATE jobs SET input_id=?2, line=?3, byte_offset=?4, byte_length=?5 WHERE id=?1",
+        "iiiii", id, p->input_id, (int64_t)r->line, (int64_t)r->offset, (int64_t)r->len);
 }
 
 /* Another job under the same id: what is known about the old one goes, its attempts stay. */
-static enum status replace(struct db *db, const struct row *r, int64_t id, struct err *e)
+static enum status replace(struct db *db, const struct row *r, const struct row_place *p,
+                           int64_t id, struct err *e)
 {
     static const char *const gone[] = {
         "DELETE FROM results WHERE job_id=?1",
@@ -258,11 +261,11 @@ static enum status replace(struct db *db, const struct row *r, int64_t id, struc
                     "UPDATE jobs SET line=?2, byte_offset=?3, byte_length=?4, spec=?5, "
                     "params_sha256=?6, text_bytes=?7, n_images=?8, max_tokens=?9, priority=?10, "
                     "state=?11, attempt=0, fence=fence+1, worker=NULL, lease_until_ms=NULL, "
-                    "due_ms=NULL, place=?12 WHERE id=?1",
-                    "iiiitsiiiisi", id, (int64_t)r->line, (int64_t)r->offset, (int64_t)r->len,
+                    "due_ms=NULL, place=?12, input_id=?13 WHERE id=?1",
+                    "iiiitsiiiisii", id, (int64_t)r->line, (int64_t)r->offset, (int64_t)r->len,
                     (const char *)r->spec.data, r->spec.len, r->params_sha256,
                     (int64_t)r->text_bytes, (int64_t)r->n_images, (int64_t)r->max_tokens,
-                    r->priority, r->code ? "failed" : "pending", r->place);
+                    r->priority, r->code ? "failed" : "pending", r->place, p->input_id);
     if (!rc) rc = insert_images(db, id, r, e);
     return rc ? rc : insert_failure(db, id, r, e);
 }
@@ -292,16 +295,7 @@ static enum status changed(struct db *db, struct row *r, const struct row_place 
                        r->custom_id);
     *outcome = ROW_REPLACED;
     r->line = (uint64_t)k->line;
-    return replace(db, r, k->id, e);
-}
-
-/* What one file lost another has: the job is that one's now. */
-static enum status adopt(struct db *db, const struct row *r, const struct row_place *p,
-                         const struct known *k, struct err *e)
-{
-    enum status rc =
-        db_run(db, e, "UPDATE jobs SET input_id=?2 WHERE id=?1", "ii", k->id, p->input_id);
-    return rc ? rc : k->same ? keep(db, r, k->id, e) : replace(db, r, k->id, e);
+    return replace(db, r, p, k->id, e);
 }
 
 enum status row_store(struct db *db, struct row *r, const struct row_place *p,
@@ -315,13 +309,10 @@ enum status row_store(struct db *db, struct row *r, const struct row_place *p,
     if (!k.id) {
         *outcome = r->code ? ROW_BAD : ROW_ADDED;
         rc = insert(db, r, p, 0, e);
-    } else if (mine && k.line < 0) {
-        /* Of the file as it was before: see import.c. */
+    } else if ((mine && k.line < 0) || (k.gone && !p->by_id)) {
+        /* Of the file as it was before, or of another that lost it: see import.c. */
         *outcome = k.same ? ROW_KNOWN : ROW_REPLACED;
-        rc = k.same ? keep(db, r, k.id, e) : replace(db, r, k.id, e);
-    } else if (k.gone && !p->by_id) {
-        *outcome = k.same ? ROW_KNOWN : ROW_REPLACED;
-        rc = adopt(db, r, p, &k, e);
+        rc = k.same ? keep(db, r, p, k.id, e) : replace(db, r, p, k.id, e);
     } else if (mine && p->by_id) {
         bool still_bad = k.bad && !r->spec.len;
         if (!k.same && !still_bad) rc = changed(db, r, p, &k, outcome, e);
