@@ -104,7 +104,7 @@ static enum status check_settings(struct night *n, struct err *e)
         at += (size_t)snprintf(n->settings + at, sizeof n->settings - at, "%s%s=%s",
                                i > 2 ? " " : "", list[i].name, list[i].value);
     /* What the dead held, nobody computes with other settings. */
-    enum status rc = n->alone ? queue_release(n->q->db, NULL, e) : queue_release_gone(n->q->db, e);
+    enum status rc = queue_release_dead(n->q->db, n->alone, e);
     if (!rc)
         rc = run_settings(n->q->db, list, sizeof list / sizeof *list, o->allow_model_change,
                           &changed, e);

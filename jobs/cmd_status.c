@@ -64,10 +64,10 @@ static enum status estimate(struct db *db, struct status_of_queue *q, struct err
 {
     struct eta t = {.left = {.jobs = (double)queue_unfinished(&q->counts)}};
     sqlite3_stmt *s;
-    int64_t text, rows;
+    struct queue_load load;
     bool row = false;
     q->eta_s = -1;
-    enum status rc = queue_load(db, ETA_IMAGE_ROWS, &text, &rows, e);
+    enum status rc = queue_load(db, ETA_IMAGE_ROWS, &load, e);
     if (!rc)
         rc = db_stmt(db, &s,
                      "SELECT count(*), total(j.text_bytes), total(r.prompt_tokens), "
@@ -77,8 +77,8 @@ static enum status estimate(struct db *db, struct status_of_queue *q, struct err
                      e);
     if (!rc) rc = db_step(db, s, &row, e);
     if (rc || !row) return rc;
-    t.left.text_bytes = (double)text;
-    t.left.image_rows = (double)rows;
+    t.left.text_bytes = (double)load.text_bytes;
+    t.left.image_rows = (double)load.image_rows;
     t.answers = sqlite3_column_double(s, 0);
     t.answer_tokens = sqlite3_column_double(s, 3);
     t.image_tokens = t.prepared.image_rows = sqlite3_column_double(s, 4);

@@ -502,15 +502,17 @@ static enum status step(struct pipeline *p, struct err *e)
 static enum status load_counts(struct pipeline *p, struct err *e)
 {
     struct queue_counts c;
-    int64_t text, rows;
+    struct queue_load load;
     enum status rc = queue_counts(p->o->db, &c, e);
-    if (!rc) rc = queue_load(p->o->db, ETA_IMAGE_ROWS, &text, &rows, e);
+    if (!rc) rc = queue_load(p->o->db, ETA_IMAGE_ROWS, &load, e);
     if (rc) return rc;
     p->state.total = queue_total(&c);
     p->state.done = c.done;
     p->state.failed = c.failed;
     p->state.cancelled = c.cancelled;
-    p->eta.left = (struct eta_load){(double)queue_unfinished(&c), (double)text, (double)rows};
+    p->longest = load.longest;
+    p->eta.left = (struct eta_load){(double)queue_unfinished(&c), (double)load.text_bytes,
+                                    (double)load.image_rows};
     return OK;
 }
 
@@ -542,9 +544,8 @@ static enum status start(struct pipeline *p, struct err *e)
     p->ready = calloc(p->n_flights, sizeof *p->ready);
     if (!p->flights || !p->ready || !p->claimed || !p->part)
         return err_set(e, E_NOMEM, "pipeline: no memory");
-    enum status rc = o->alone ? queue_release(o->db, NULL, e) : queue_release_gone(o->db, e);
+    enum status rc = queue_release_dead(o->db, o->alone, e);
     if (!rc) rc = load_counts(p, e);
-    if (!rc) rc = queue_longest(o->db, &p->longest, e);
     if (!rc) rc = order_open(&p->order, &order, e);
     if (!rc) rc = prepare_open(&p->prepare, &o->prepare, e);
     if (!rc) rc = ahead_open(&p->ahead, p->prepare, p->ahead_max, e);

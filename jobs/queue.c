@@ -315,6 +315,11 @@ enum status queue_release_gone(struct db *db, struct err *e)
     return rc;
 }
 
+enum status queue_release_dead(struct db *db, bool alone, struct err *e)
+{
+    return alone ? queue_release(db, NULL, e) : queue_release_gone(db, e);
+}
+
 enum status queue_counts(struct db *db, struct queue_counts *out, struct err *e)
 {
     *out = (struct queue_counts){0};
@@ -348,26 +353,24 @@ int64_t queue_unfinished(const struct queue_counts *c)
     return c->pending + c->running + c->retry_wait;
 }
 
-enum status queue_load(struct db *db, int64_t unknown, int64_t *text_bytes, int64_t *image_rows,
-                       struct err *e)
+enum status queue_load(struct db *db, int64_t unknown, struct queue_load *out, struct err *e)
 {
-    enum status rc = db_int(db, text_bytes, 0, e,
-                            "SELECT sum(text_bytes) FROM jobs WHERE state IN "
-                            "('pending','running','retry_wait')",
-                            "");
-    return rc ? rc
-              : db_int(db, image_rows, 0, e,
-                       "SELECT sum(coalesce(m.tokens, ?1)) FROM jobs j JOIN job_images m ON "
-                       "m.job_id=j.id WHERE j.state IN ('pending','running','retry_wait')",
-                       "i", unknown);
-}
-
-enum status queue_longest(struct db *db, int64_t *text_bytes, struct err *e)
-{
-    return db_int(db, text_bytes, 0, e,
-                  "SELECT max(text_bytes) FROM jobs WHERE state IN "
-                  "('pending','running','retry_wait')",
-                  "");
+    sqlite3_stmt *s;
+    bool row = false;
+    *out = (struct queue_load){0};
+    enum status rc = db_stmt(db, &s,
+                             "SELECT sum(text_bytes), max(text_bytes) FROM jobs WHERE state IN "
+                             "('pending','running','retry_wait')",
+                             e);
+    if (!rc) rc = db_step(db, s, &row, e);
+    if (rc) return rc;
+    out->text_bytes = sqlite3_column_int64(s, 0);
+    out->longest = sqlite3_column_int64(s, 1);
+    sqlite3_reset(s);
+    return db_int(db, &out->image_rows, 0, e,
+                  "SELECT sum(coalesce(m.tokens, ?1)) FROM jobs j JOIN job_images m ON "
+                  "m.job_id=j.id WHERE j.state IN ('pending','running','retry_wait')",
+                  "i", unknown);
 }
 
 enum status queue_next_due(struct db *db, int64_t *at, struct err *e)

@@ -73,6 +73,8 @@ enum status queue_postpone(struct db *db, int64_t id, int64_t fence, int64_t due
 enum status queue_release(struct db *db, const char *worker, struct err *e);
 /* The same for workers that were processes of this machine and are gone. */
 enum status queue_release_gone(struct db *db, struct err *e);
+/* Everybody's for the holder of the exclusive lock, else those of the gone. */
+enum status queue_release_dead(struct db *db, bool alone, struct err *e);
 
 struct queue_counts {
     int64_t pending, running, retry_wait, done, failed, cancelled;
@@ -80,12 +82,12 @@ struct queue_counts {
 enum status queue_counts(struct db *db, struct queue_counts *out, struct err *e);
 int64_t queue_total(const struct queue_counts *c);
 int64_t queue_unfinished(const struct queue_counts *c);
-/* What the unfinished jobs hold: bytes of text, and rows of pictures, `unknown` for each of which
- * the size is not known. */
-enum status queue_load(struct db *db, int64_t unknown, int64_t *text_bytes, int64_t *image_rows,
-                       struct err *e);
-/* The most bytes of text of one unfinished job. */
-enum status queue_longest(struct db *db, int64_t *text_bytes, struct err *e);
+/* What the unfinished jobs hold: bytes of text, the most of one, and rows of pictures, `unknown`
+ * for each of which the size is not known. */
+struct queue_load {
+    int64_t text_bytes, longest, image_rows;
+};
+enum status queue_load(struct db *db, int64_t unknown, struct queue_load *out, struct err *e);
 /* When the next job may become ready: the least due time or lease end; INT64_MAX when none waits.
  */
 enum status queue_next_due(struct db *db, int64_t *at, struct err *e);
