@@ -176,6 +176,9 @@ void cmd_options_free(struct cmd_options *o);
 /* One line "nightshift: ..." on standard error; the exit code that belongs to the error. */
 int cmd_fail(const struct err *e);
 enum exit_code cmd_exit_code(enum status code);
+/* The exit code of a command that ended with rc, or else with `code`; tells an error. One that a
+ * signal stopped has the signal's. */
+int cmd_end(enum status rc, const struct err *e, int code);
 /* The same for a mistake in the command line: exit code 2. */
 int cmd_usage(const char *fmt, ...) PRINTF_LIKE(1, 2);
 

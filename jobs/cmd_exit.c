@@ -28,6 +28,13 @@ int cmd_fail(const struct err *e)
     return cmd_exit_code(e->code);
 }
 
+int cmd_end(enum status rc, const struct err *e, int code)
+{
+    if (!rc) return code;
+    int failed = cmd_fail(e);
+    return rc == E_STOPPED && cmd_stop_exit() ? cmd_stop_exit() : failed;
+}
+
 int cmd_usage(const char *fmt, ...)
 {
     struct err e;

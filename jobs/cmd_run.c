@@ -88,9 +88,5 @@ int cmd_run(const struct cmd_options *o)
     if (!rc && !o->dry_run) rc = work_queue(o, &m, name.data, &code, &e);
     cmd_model_close(&m);
     buf_free(&name);
-    if (rc == E_STOPPED && cmd_stop_exit()) {
-        fprintf(stderr, "nightshift: %s\n", e.text);
-        return cmd_stop_exit();
-    }
-    return rc ? cmd_fail(&e) : code;
+    return cmd_end(rc, &e, code);
 }

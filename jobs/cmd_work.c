@@ -1,8 +1,6 @@
 /* `add` puts jobs into a queue, `work` works one; several workers may share it. */
 #include "jobs/cmd_queue.h"
 
-#include <stdio.h>
-
 int cmd_add(const struct cmd_options *o)
 {
     struct err e;
@@ -36,9 +34,5 @@ int cmd_work(const struct cmd_options *o)
     if (!rc) rc = cmd_night(&q, o, &m, &code, &e);
     cmd_queue_close(&q);
     cmd_model_close(&m);
-    if (rc == E_STOPPED && cmd_stop_exit()) {
-        fprintf(stderr, "nightshift: %s\n", e.text);
-        return cmd_stop_exit();
-    }
-    return rc ? cmd_fail(&e) : code;
+    return cmd_end(rc, &e, code);
 }
