@@ -1,8 +1,9 @@
 /* The worth of a wait. */
 #include "jobs/hold.h"
 
+#include "src/forecast.h"
+
 #define KEEP   0.8  /* of what earlier sweeps took, from sweep to sweep */
-#define BUSY   0.5  /* cores wait for less of a sweep */
 #define HANG_S 60.0 /* nothing came for so long: whatever it is, the others go on */
 
 void hold_begin(struct hold *h, double sweep_s, double idle_s, double now)
@@ -17,7 +18,7 @@ bool hold_sweep(struct hold *h, size_t n, size_t places, double now)
     if (h->since <= 0) h->since = now;
     double idle = h->sweep_s > 0 ? h->idle_s / h->sweep_s : 0;
     double wasted = h->sweep_s * (double)(places - n) / (double)places;
-    return idle < BUSY || (now - h->since) * idle < wasted;
+    return idle < FORECAST_BUSY || (now - h->since) * idle < wasted;
 }
 
 void hold_came(struct hold *h, double now)

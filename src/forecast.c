@@ -9,7 +9,6 @@
 #define LOSS         0.1 /* share of the shorter of reading and computing that is not hidden */
 #define JOINS        16  /* forks of the pool in a layer */
 #define VISION_SHARE 0.5 /* of the cores, while sweeps could use all of them */
-#define BUSY         0.5 /* sweeps that wait for less of their time are held for pictures */
 #define ROUNDS       4   /* of all sequences, before a long queue is taken to go on alike */
 #define MOST_TOKENS  ((size_t)1 << 20)
 #define MOST_SKEW    4
@@ -199,7 +198,7 @@ static void hold(struct walk *w)
     double jobs = least(free, w->waiting) - w->ready, took = w->sweep.seconds;
     double idle = took > 0 ? 1 - w->sweep.compute_s / took : 0;
     if (w->vision_s <= 0 || jobs <= 0) return;
-    if (idle >= BUSY) jobs = least(jobs, took * free / places / idle / w->vision_s);
+    if (idle >= FORECAST_BUSY) jobs = least(jobs, took * free / places / idle / w->vision_s);
     if (w->inside < 0.5) jobs = most(jobs, 1 - w->ready);
     w->seconds += jobs * w->vision_s;
     w->ready += jobs;

@@ -14,6 +14,7 @@
 #include "src/plan.h"
 
 #define FORECAST_QUANTILES 64
+#define FORECAST_BUSY      0.5 /* sweeps whose cores wait for less of them are held for pictures */
 
 struct forecast {
     const struct plan_model *model;
