@@ -58,23 +58,29 @@ static enum status status_of(int code)
     }
 }
 
-/* SQLite calls a file damaged when the disk does not give one of its pages. */
-static bool unreadable(struct db *db)
+static bool disk_fault(int errnum)
+{
+    return errnum == EIO || errnum == ENXIO;
+}
+
+/* SQLite calls a file damaged when the disk does not give one of its pages. last: errno, for a
+ * journal, which is closed by then. */
+static bool unreadable(struct db *db, int last)
 {
     int errnum = 0;
     sqlite3_file_control(db->h, "main", SQLITE_FCNTL_LAST_ERRNO, &errnum);
-    return errnum == EIO || errnum == ENXIO;
+    return disk_fault(errnum) || disk_fault(last);
 }
 
 static enum status fail(struct db *db, int code, const char *doing, struct err *e)
 {
-    int ext = sqlite3_extended_errcode(db->h);
+    int last = errno, ext = sqlite3_extended_errcode(db->h);
     if ((ext & 0xff) != (code & 0xff)) ext = code;
     enum status rc = status_of(ext);
     if (rc == E_LOCKED && db->gave_up)
         return err_set(e, E_STOPPED, "%s: stopped while another program uses it", db->path);
     int os = sqlite3_system_errno(db->h);
-    if (rc == E_DB && unreadable(db))
+    if (rc == E_DB && unreadable(db, last))
         return err_set(e, E_IO, "%s: cannot be read: %s (SQLite %d)", db->path, doing, ext);
     if (rc == E_IO && (os == ENOSPC || os == EDQUOT)) rc = E_NOSPACE;
     return err_set(e, rc, "%s: %s%s%s: %s (SQLite %d)", db->path, db->what ? db->what : "",
