@@ -17,7 +17,8 @@
 #define STRIP (2 * V)
 #define BLOCK 256
 #define HALF  (BLOCK / 2)
-#define ROWS  192 /* their pages must not overflow the TLB, nor their columns the second cache */
+#define ROWS  192
+#define PACK  ((size_t)96 << 10) /* floats of x at a time: with a panel in the second cache */
 
 /* STRIP rows of W; those past the last output repeat the last one and are not stored. */
 struct strip {
@@ -31,9 +32,9 @@ struct tile {
     const struct strip *s;
     size_t first, n;
     float *panel;   /* [2][HALF][STRIP]: even columns, odd columns */
-    const float *x; /* at column `first` */
-    size_t ldx;
-    float *y; /* at the strip's first output */
+    const float *x; /* [rows][2][HALF]: even columns, odd columns */
+    bool tame;      /* x is, see is_tame */
+    float *y;       /* at the strip's first output */
     size_t ldy;
 };
 
@@ -57,7 +58,7 @@ INLINE void fetch_next(const struct strip *s, size_t at)
 static void direct_mxfp4(const struct tile *t, size_t rows);
 #else
 #define DIRECT_ROWS  0
-#define direct_mxfp4 tile_run
+#define direct_mxfp4 NULL
 #endif
 
 /* What a tile does with a column of x, of W and a sum. kern_avx512bf16.c has two columns in one. */
@@ -69,7 +70,7 @@ static void direct_mxfp4(const struct tile *t, size_t rows);
 #define ZERO(i)      vf a##i = vset1(0.0f), b##i = a##i;
 #define STEP(i)                                                                                    \
     if (rows > i) {                                                                                \
-        vf s = vset1(x[i * t->ldx]);                                                               \
+        vf s = vset1(x[i * BLOCK]);                                                                \
         a##i = tile_fma(s, w0, a##i);                                                              \
         b##i = tile_fma(s, w1, b##i);                                                              \
     }
@@ -83,9 +84,9 @@ static void direct_mxfp4(const struct tile *t, size_t rows);
 /* The even (odd = 0) or odd columns for `rows` rows, a constant. */
 INLINE void tile_half(const struct tile *t, int rows, size_t odd)
 {
-    const float *x = t->x + odd, *w = t->panel + odd * HALF * STRIP;
+    const float *x = t->x + odd * HALF, *w = t->panel + odd * HALF * STRIP;
     EACH_ROW(ZERO)
-    for (size_t n = (t->n + 1 - odd) / 2; n; n--, x += 2, w += STRIP) {
+    for (size_t n = (t->n + 1 - odd) / 2; n; n--, x++, w += STRIP) {
         vf w0 = vload(w), w1 = vload(w + V);
         EACH_ROW(STEP)
     }
@@ -96,7 +97,7 @@ INLINE void tile_half(const struct tile *t, int rows, size_t odd)
 #define ZERO2(i)     ZERO(i) vf c##i = a##i, d##i = a##i;
 #define STEP2(i)                                                                                   \
     if (rows > i) {                                                                                \
-        vf s = vset1(x[i * t->ldx]), q = vset1(x[i * t->ldx + 1]);                                 \
+        vf s = vset1(x[i * BLOCK]), q = vset1(x[i * BLOCK + HALF]);                                \
         a##i = tile_fma(s, w0, a##i);                                                              \
         b##i = tile_fma(s, w1, b##i);                                                              \
         c##i = tile_fma(q, w2, c##i);                                                              \
@@ -115,32 +116,43 @@ INLINE void tile_both(const struct tile *t, int rows)
 {
     const float *x = t->x, *w = t->panel, *odd = w + HALF * STRIP;
     EACH_FEW(ZERO2)
-    for (size_t n = t->n / 2; n; n--, x += 2, w += STRIP, odd += STRIP) {
+    for (size_t n = t->n / 2; n; n--, x++, w += STRIP, odd += STRIP) {
         vf w0 = vload(w), w1 = vload(w + V), w2 = vload(odd), w3 = vload(odd + V);
         EACH_FEW(STEP2)
     }
     EACH_FEW(ADD2)
 }
 
-INLINE void tile_rows(const struct tile *t, int rows)
+#define CASE(i)                                                                                    \
+    case i + 1:                                                                                    \
+        if (i < TILE_ROWS) tile_half(t, i + 1, odd);                                               \
+        break;
+
+INLINE void tile_rows(const struct tile *t, size_t rows, size_t odd)
 {
-    if (rows <= 3 && t->n % 2 == 0) {
-        tile_both(t, rows);
-    } else {
-        tile_half(t, rows, 0);
-        tile_half(t, rows, 1);
+    switch (rows) {
+        EACH_ROW(CASE)
     }
 }
 
-static void tile_run(const struct tile *t, size_t rows)
+static void tile_even(const struct tile *t, size_t rows)
 {
-    switch (rows) {
-#define CASE(i)                                                                                    \
-    case i + 1:                                                                                    \
-        if (i < TILE_ROWS) tile_rows(t, i + 1);                                                    \
-        break;
-        EACH_ROW(CASE)
-    }
+    tile_rows(t, rows, 0);
+}
+
+static void tile_odd(const struct tile *t, size_t rows)
+{
+    tile_rows(t, rows, 1);
+}
+
+static void tile_few(const struct tile *t, size_t rows)
+{
+    if (rows == 1)
+        tile_both(t, 1);
+    else if (rows == 2)
+        tile_both(t, 2);
+    else
+        tile_both(t, 3);
 }
 
 typedef void (*tile_fn)(const struct tile *t, size_t rows);
@@ -158,17 +170,28 @@ static void tile_part(const struct tile *t, size_t rows, size_t n, tile_fn run)
 }
 
 /* All rows, in tiles of nearly equal height. */
-static void block_run(struct tile t, size_t rows, size_t outputs, tile_fn run)
+static void tiles_run(struct tile t, size_t rows, tile_fn run)
 {
     for (size_t tiles = (rows + TILE_ROWS - 1) / TILE_ROWS; tiles; tiles--) {
         size_t r = (rows + tiles - 1) / tiles;
-        if (outputs == STRIP)
+        if (t.s->outputs == STRIP)
             run(&t, r);
         else
-            tile_part(&t, r, outputs, run);
-        t.x += r * t.ldx;
+            tile_part(&t, r, t.s->outputs, run);
+        t.x += r * BLOCK;
         t.y += r * t.ldy;
         rows -= r;
+    }
+}
+
+/* Half a panel, for it stays in the first cache, and then the other. */
+static void tile_run(const struct tile *t, size_t rows)
+{
+    if (rows <= 3 && t->n % 2 == 0) {
+        tiles_run(*t, rows, tile_few);
+    } else {
+        tiles_run(*t, rows, tile_even);
+        tiles_run(*t, rows, tile_odd);
     }
 }
 
@@ -183,37 +206,130 @@ static void strip_at(struct strip *s, const struct mm *a, size_t row_bytes, size
     }
 }
 
-/* Columns [from, to) of W, from a multiple of BLOCK, with x beginning at column `from`: from 0 they
- * set y, else they are added. Up to DIRECT_ROWS rows go to `direct`, if there is one, without a
- * panel. */
-static void mm_columns(const struct mm *a, size_t from, size_t to, size_t row_bytes,
-                       void (*widen)(const struct tile *t), tile_fn direct)
+#if V == 16
+#define EVEN 0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30
+#define ODD  1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31
+#elif V == 8
+#define EVEN 0, 2, 4, 6, 8, 10, 12, 14
+#define ODD  1, 3, 5, 7, 9, 11, 13, 15
+#else
+#define EVEN 0, 2, 4, 6
+#define ODD  1, 3, 5, 7
+#endif
+
+/* 2 V columns of x to where a tile has them. */
+INLINE void part_columns(float *to, vf a, vf b)
 {
+    vstore(to, (vf)__builtin_shufflevector(a, b, EVEN));
+    vstore(to + HALF, (vf)__builtin_shufflevector(a, b, ODD));
+}
+
+/* Columns [first, first + n), n <= BLOCK, of a row as a tile has them. */
+#ifndef pack_columns
+INLINE void pack_columns(float *to, const float *x, size_t n)
+{
+    for (; n >= 2 * V; n -= 2 * V, x += 2 * V, to += V) part_columns(to, vload(x), vload(x + V));
+    for (size_t i = 0; i < n; i++) to[i % 2 * HALF + i / 2] = x[i];
+}
+#define UNIT 1 /* columns of x in one of a tile */
+#endif
+
+/* Sums may run in units of a group's scale, with the same bits in the end, as long as no number on
+ * the way leaves the normal range in one unit alone. That holds where scales are from TAME_LEAST to
+ * TAME_MOST and every |x| is 0 or in [2^-57, 2^68): a sum is a multiple of 2^(-57 - 24) times the
+ * least scale (or the ratio of two), and under 2^(68 + 13) times the largest. */
+#define TAME_LEAST 0x1p-30f
+#define TAME_MOST  0x1p15f
+
+INLINE bool is_tame(const float *x, size_t n)
+{
+    const vi low = (vi)vset1(0x1p-57f), high = (vi)vset1(0x1p68f);
+    vi wild = {0};
+    int32_t any[V];
+    for (size_t i = 0; i < n; i += V) {
+        vi a = (vi)vabs(n - i >= V ? vload(x + i) : load_part(x + i, n - i));
+        wild |= (a != 0) & ((a < low) | (a >= high));
+    }
+    memcpy(any, &wild, sizeof any);
+    foreach (j, V) any[0] |= any[j];
+    return !any[0];
+}
+
+/* One turn of mm_run: rows and blocks of columns that are packed together. */
+struct turn {
+    const struct mm *a;
+    size_t first_row, rows, first_block, end_block, row_bytes;
+    void (*widen)(const struct tile *t);
+    tile_fn few;
+    float *x; /* [blocks][rows][BLOCK] */
+    bool tame[PACK / BLOCK];
+};
+
+static size_t least(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
+
+static void turn_pack(struct turn *u)
+{
+    float *to = u->x;
+    for (size_t b = u->first_block; b < u->end_block; b++) {
+        size_t at = b * BLOCK * UNIT, n = least(u->a->cols - at, BLOCK * UNIT);
+        bool tame = u->few != NULL;
+        for (size_t r = 0; r < u->rows; r++, to += BLOCK) {
+            const float *x = u->a->x + (u->first_row + r) * u->a->ldx + at;
+            pack_columns(to, x, n);
+            tame = tame && is_tame(x, n);
+        }
+        u->tame[b - u->first_block] = tame;
+    }
+}
+
+static void turn_run(struct turn *u)
+{
+    const struct mm *a = u->a;
     float panel[BLOCK * STRIP] __attribute__((aligned(64)));
     struct strip s;
-    for (size_t r = 0; r < a->rows; r += ROWS) {
-        size_t rows = a->rows - r < ROWS ? a->rows - r : ROWS;
-        bool few = direct && rows <= DIRECT_ROWS;
-        for (size_t o = a->first; o < a->last; o += STRIP) {
-            strip_at(&s, a, row_bytes, o);
-            struct tile t = {.s = &s, .panel = panel, .ldx = a->ldx, .ldy = a->ldy};
-            t.y = a->y + r * a->ldy + o;
-            for (size_t i = 0; i < rows && from == 0; i++)
-                memset(t.y + i * a->ldy, 0, s.outputs * sizeof *t.y);
-            for (t.first = from; t.first < to; t.first += BLOCK) {
-                t.n = to - t.first < BLOCK ? to - t.first : BLOCK;
-                t.x = a->x + r * a->ldx + (t.first - from);
-                if (!few) widen(&t);
-                block_run(t, rows, s.outputs, few ? direct : tile_run);
+    turn_pack(u);
+    for (size_t o = a->first; o < a->last; o += STRIP) {
+        strip_at(&s, a, u->row_bytes, o);
+        struct tile t = {.s = &s, .panel = panel, .x = u->x, .ldy = a->ldy};
+        t.y = a->y + u->first_row * a->ldy + o;
+        for (size_t i = 0; i < u->rows && u->first_block == 0; i++)
+            memset(t.y + i * a->ldy, 0, s.outputs * sizeof *t.y);
+        for (size_t b = u->first_block; b < u->end_block; b++, t.x += u->rows * BLOCK) {
+            t.first = b * BLOCK;
+            t.n = least((a->cols + UNIT - 1) / UNIT - t.first, BLOCK);
+            t.tame = u->tame[b - u->first_block];
+            if (u->few) {
+                tiles_run(t, u->rows, u->few);
+            } else {
+                u->widen(&t);
+                tile_run(&t, u->rows);
             }
         }
     }
 }
 
-static inline void mm_run(const struct mm *a, size_t row_bytes, void (*widen)(const struct tile *t),
-                          tile_fn direct)
+/* Few rows whole, so that W is read as it lies; of many a
+ * block of columns at a time, so that many share a panel. Up to DIRECT_ROWS rows go to `direct`, if
+ * there is one, without a panel. */
+static void mm_run(const struct mm *a, size_t row_bytes, void (*widen)(const struct tile *t),
+                   tile_fn direct)
 {
-    mm_columns(a, 0, a->cols, row_bytes, widen, direct);
+    float x[PACK] __attribute__((aligned(64)));
+    size_t blocks = (a->cols + BLOCK * UNIT - 1) / (BLOCK * UNIT);
+    bool whole = a->rows * blocks * BLOCK <= PACK;
+    size_t width = whole ? blocks : 1, most = whole ? a->rows : ROWS;
+    struct turn u = {.a = a, .row_bytes = row_bytes, .widen = widen, .x = x};
+    if (a->rows <= DIRECT_ROWS) u.few = direct;
+    for (u.first_row = 0; u.first_row < a->rows; u.first_row += most) {
+        u.rows = a->rows - u.first_row < most ? a->rows - u.first_row : most;
+        for (u.first_block = 0; u.first_block < blocks; u.first_block = u.end_block) {
+            u.end_block = u.first_block + width;
+            turn_run(&u);
+        }
+    }
 }
 
 /* The widening below takes columns [k, t->n) one by one: for tables and ends without better. */
@@ -240,28 +356,44 @@ INLINE void plain_bf16(const struct tile *t, size_t k)
         }
 }
 
+#define GROUP (32 / UNIT) /* columns of a tile under one scale of MXFP4 */
+
 /* The scales of the tile's groups as floats: scale[group][output]. The exponents of four groups of
  * a row are one dword; each is shifted to where a float has its own, 0 becoming 2^-127. */
-INLINE void widen_scales(const struct tile *t, float scale[BLOCK / 32][STRIP])
+INLINE void widen_scales(const struct tile *t, float scale[BLOCK / GROUP][STRIP])
 {
-    size_t first = t->first / 32, n = t->n / 32;
-    uint32_t e[2][STRIP] = {0};
-    if (n == BLOCK / 32)
-        foreach (i, STRIP) {
-            memcpy(&e[0][i], t->s->scale[i] + first, 4);
-            memcpy(&e[1][i], t->s->scale[i] + first + 4, 4);
-        }
+    size_t first = t->first / GROUP, n = t->n / GROUP;
+    uint32_t e[BLOCK / GROUP / 4][STRIP] = {0};
+    if (n == BLOCK / GROUP)
+        foreach (i, STRIP)
+            foreach (g, BLOCK / GROUP / 4) memcpy(&e[g][i], t->s->scale[i] + first + 4 * g, 4);
     else
         for (size_t g = 0; g < n; g++)
             for (size_t i = 0; i < STRIP; i++)
                 e[g / 4][i] |= (uint32_t)t->s->scale[i][first + g] << g % 4 * 8;
     for (size_t i = 0; i < STRIP; i += V)
-        foreach (g, BLOCK / 32) {
-            vi four, least = (vi)vset1(0x1p-127f);
+        foreach (g, BLOCK / GROUP) {
+            vi four, smallest = (vi)vset1(0x1p-127f);
             memcpy(&four, &e[g / 4][i], sizeof four);
             vi f = (g % 4 == 3 ? four >> 1 : four << (23 - g % 4 * 8)) & 0x7f800000;
-            vstore(scale[g] + i, pick(f > least, (vf)f, (vf)least));
+            vstore(scale[g] + i, pick(f > smallest, (vf)f, (vf)smallest));
         }
+}
+
+/* Whether all scales of a tile are in [low, high]. */
+INLINE bool scales_within(const struct tile *t, float scale[BLOCK / GROUP][STRIP], float low,
+                          float high)
+{
+    vi beyond = {0};
+    int32_t any[V];
+    for (size_t g = 0; g < t->n / GROUP; g++)
+        for (size_t i = 0; i < STRIP; i += V) {
+            vf s = vload(scale[g] + i);
+            beyond |= (s < vset1(low)) | (s > vset1(high));
+        }
+    memcpy(any, &beyond, sizeof any);
+    foreach (j, V) any[0] |= any[j];
+    return !any[0];
 }
 
 static inline void mm_f32(const struct mm *a)

@@ -6,6 +6,7 @@
  *     low8 high8 low16 high16 low32 high32   interleave the low or the high halves of each lane
  *     every_lane(p)       16 bytes from p in each lane
  *     look_up(table, b)   in each lane, bytes of the table by bytes b < 16
+ *     look_up16(p, w)     if there is one: words of p[32] by the low five bits of words w
  *
  * Rows of W are turned on their side. They are loaded in such an order that rounds of interleaving
  * leave the outputs of one column in place. */
@@ -66,19 +67,27 @@ static void widen_bf16(const struct tile *t)
     plain_bf16(t, k);
 }
 
-/* Columns k..k+3 of outputs h..h+V-1. */
-INLINE void turn_f32(const struct tile *t, size_t k, size_t h)
+/* Dwords j of bytes [at, at + 16) of outputs h..h+V-1, for j in [0, 4). */
+INLINE void turn_dwords(vb v[4], const struct strip *s, size_t h, size_t at)
 {
-    vb v[4], u[4];
-    foreach (i, 4) v[i] = load_lanes(t->s, h + (size_t)i, (t->first + k) * 4);
+    vb u[4];
+    foreach (i, 4) v[i] = load_lanes(s, h + (size_t)i, at);
     foreach (i, 2) {
         u[2 * i] = low32(v[i], v[i + 2]);
         u[2 * i + 1] = high32(v[i], v[i + 2]);
     }
     foreach (i, 2) {
-        vstore(panel_at(t, k + 2 * (size_t)i) + h, (vf)low32(u[i], u[i + 2]));
-        vstore(panel_at(t, k + 2 * (size_t)i + 1) + h, (vf)high32(u[i], u[i + 2]));
+        v[2 * i] = low32(u[i], u[i + 2]);
+        v[2 * i + 1] = high32(u[i], u[i + 2]);
     }
+}
+
+/* Columns k..k+3 of outputs h..h+V-1. */
+INLINE void turn_f32(const struct tile *t, size_t k, size_t h)
+{
+    vb v[4];
+    turn_dwords(v, t->s, h, (t->first + k) * 4);
+    foreach (i, 4) vstore(panel_at(t, k + (size_t)i) + h, (vf)v[i]);
 }
 
 /* V rows at a time up to the end of their cache lines: all could fall on one set. */
@@ -94,6 +103,71 @@ static void widen_f32(const struct tile *t)
     plain_f32(t, whole);
 }
 
+#ifndef scaled
+INLINE vf scaled(vf w, const float *scale)
+{
+    return w * vload(scale);
+}
+#endif
+
+struct chain {
+    vf sum[DIRECT_ROWS][2];
+};
+
+/* Column i of a half: into the panel with its scale (rows = 0), or times x without. */
+INLINE void put(const struct tile *t, int odd, size_t i, const vf w[2], const float *scale,
+                struct chain chain[2], int rows)
+{
+    size_t at = (size_t)odd * HALF + i;
+    if (rows == 0) {
+        float *p = t->panel + at * STRIP;
+        vstore(p, scaled(w[0], scale));
+        vstore(p + V, scaled(w[1], scale + V));
+    }
+    foreach (r, rows) {
+        vf x = vset1(t->x[(size_t)r * BLOCK + at]), *sum = chain[odd].sum[r];
+        sum[0] = tile_fma(x, w[0], sum[0]);
+        sum[1] = tile_fma(x, w[1], sum[1]);
+    }
+}
+
+/* The 16 bytes of a group, from column k of a tile on, into a panel or times x. */
+typedef void (*group_fn)(const struct tile *t, size_t k, const float *scale, struct chain chain[2],
+                         int rows);
+
+#ifdef look_up16
+
+/* BF16 of the codes, twice: the fifth bit of an index does not count. */
+#define CODES                                                                                      \
+    0x0000, 0x3f00, 0x3f80, 0x3fc0, 0x4000, 0x4040, 0x4080, 0x40c0, 0x8000, 0xbf00, 0xbf80,        \
+        0xbfc0, 0xc000, 0xc040, 0xc080, 0xc0c0
+static const uint16_t codes[32] __attribute__((aligned(64))) = {CODES, CODES};
+
+/* A dword has the codes of eight columns: a column's BF16 and that of the fourth one behind it are
+ * looked up at a time. */
+INLINE void group_mxfp4(const struct tile *t, size_t k, const float *scale, struct chain chain[2],
+                        int rows)
+{
+    vb v[2][4];
+    fetch_next(t->s, (t->first + k) / 2);
+    foreach (h, 2) turn_dwords(v[h], t->s, (size_t)h * V, (t->first + k) / 2);
+    foreach (j, 4)
+        foreach (odd, 2) {
+            vb words[2][2]; /* [columns odd and odd + 4, odd + 2 and odd + 6][h] */
+            foreach (i, 2)
+                foreach (h, 2)
+                    words[i][h] = look_up16(codes, (vb)((vu)v[h][j] >> (4 * odd + 8 * i)));
+            foreach (i, 4) {
+                vf w[2];
+                foreach (h, 2)
+                    w[h] = i < 2 ? low_half(words[i % 2][h]) : high_half(words[i % 2][h]);
+                put(t, odd, k / 2 + 4 * (size_t)j + (size_t)i, w, scale, chain, rows);
+            }
+        }
+}
+
+#else
+
 /* Codes, one a byte, of two columns as load_rows orders them; out comes their BF16. */
 INLINE void decode(vb words[2], vb codes)
 {
@@ -106,69 +180,98 @@ INLINE void decode(vb words[2], vb codes)
     words[1] = high8(l, h);
 }
 
-struct chain {
-    vf sum[DIRECT_ROWS][2];
-};
-
-/* One column: into the panel (rows = 0), or times x. */
-INLINE void put(const struct tile *t, size_t column, const vf w[2], struct chain *c, int rows)
+INLINE void group_mxfp4(const struct tile *t, size_t k, const float *scale, struct chain chain[2],
+                        int rows)
 {
-    if (rows == 0) {
-        vstore(panel_at(t, column), w[0]);
-        vstore(panel_at(t, column) + V, w[1]);
-    }
-    foreach (r, rows) {
-        vf x = vset1(t->x[(size_t)r * t->ldx + column]);
-        c->sum[r][0] = tile_fma(x, w[0], c->sum[r][0]);
-        c->sum[r][1] = tile_fma(x, w[1], c->sum[r][1]);
-    }
-}
-
-INLINE void add_chains(const struct tile *t, const struct chain chain[2], int rows)
-{
-    foreach (r, rows)
-        foreach (i, 2) {
-            float *y = t->y + (size_t)r * t->ldy + i * V;
-            vstore(y, vload(y) + chain[0].sum[r][i] + chain[1].sum[r][i]);
+    vb v[8];
+    load_rows(v, t->s, (t->first + k) / 2);
+    ROUNDS(low8, high8, v)
+    foreach (j, 8)
+        foreach (odd, 2) {
+            vb words[2], codes = odd ? (vb)((vh)v[j] >> 4) : v[j];
+            decode(words, (vb)((vc)codes & 15));
+            foreach (i, 2) {
+                vf w[2] = {low_half(words[i]), high_half(words[i])};
+                put(t, odd, k / 2 + 2 * (size_t)j + (size_t)i, w, scale, chain, rows);
+            }
         }
 }
 
-INLINE void block_mxfp4(const struct tile *t, int rows)
+#endif
+
+INLINE void panel_groups(const struct tile *t, float scale[BLOCK / GROUP][STRIP], group_fn group)
 {
-    float scale[BLOCK / 32][STRIP];
-    struct chain chain[2];
-    foreach (r, rows)
-        foreach (i, 2) chain[0].sum[r][i] = chain[1].sum[r][i] = vset1(0.0f);
-    widen_scales(t, scale);
-    for (size_t k = 0; k < t->n; k += 32) {
-        vf s0 = vload(scale[k / 32]), s1 = vload(scale[k / 32] + V);
-        vb v[8];
-        load_rows(v, t->s, (t->first + k) / 2);
-        ROUNDS(low8, high8, v)
-        foreach (j, 8)
-            foreach (odd, 2) {
-                vb words[2], codes = odd ? (vb)((vh)v[j] >> 4) : v[j];
-                decode(words, (vb)((vc)codes & 15));
-                foreach (i, 2) {
-                    vf w[2] = {low_half(words[i]) * s0, high_half(words[i]) * s1};
-                    put(t, k + 4 * (size_t)j + 2 * (size_t)i + (size_t)odd, w, &chain[odd], rows);
-                }
-            }
+    for (size_t g = 0; g < t->n / GROUP; g++) group(t, g * GROUP, scale[g], NULL, 0);
+}
+
+/* Sums in units of the scale of the group before become sums in units of this one's. */
+INLINE void change_unit(struct chain chain[2], const float *from, const float *to, int rows)
+{
+    foreach (h, 2) {
+        vf ratio = (vf)((vi)vload(from + h * V) - (vi)vload(to + h * V) + (vi)vset1(1.0f));
+        foreach (r, rows)
+            foreach (odd, 2) chain[odd].sum[r][h] *= ratio;
     }
-    add_chains(t, chain, rows);
+}
+
+INLINE void direct_groups(const struct tile *t, float scale[BLOCK / GROUP][STRIP], group_fn group,
+                          int rows)
+{
+    struct chain chain[2];
+    size_t n = t->n / GROUP;
+    foreach (r, rows)
+        foreach (h, 2) chain[0].sum[r][h] = chain[1].sum[r][h] = vset1(0.0f);
+    for (size_t g = 0; g < n; g++) {
+        if (g) change_unit(chain, scale[g - 1], scale[g], rows);
+        group(t, g * GROUP, NULL, chain, rows);
+    }
+    foreach (r, rows)
+        foreach (h, 2) {
+            float *y = t->y + (size_t)r * t->ldy + h * V;
+            vf unit = vload(scale[n - 1] + h * V);
+            vstore(y, vload(y) + chain[0].sum[r][h] * unit + chain[1].sum[r][h] * unit);
+        }
 }
 
 static void widen_mxfp4(const struct tile *t)
 {
-    block_mxfp4(t, 0);
+    float scale[BLOCK / GROUP][STRIP];
+    widen_scales(t, scale);
+    panel_groups(t, scale, group_mxfp4);
+}
+
+/* Few rows without a panel; with one, made by `widen`, where sums cannot change units. */
+INLINE void direct_run(const struct tile *t, size_t rows, void (*widen)(const struct tile *t),
+                       group_fn group)
+{
+    float scale[BLOCK / GROUP][STRIP];
+    widen_scales(t, scale);
+    if (!t->tame || !scales_within(t, scale, TAME_LEAST, TAME_MOST)) {
+        widen(t);
+        tile_run(t, rows);
+        return;
+    }
+    switch (rows) {
+    case 1:
+        direct_groups(t, scale, group, 1);
+        break;
+    case 2:
+        direct_groups(t, scale, group, 2);
+        break;
+#if DIRECT_ROWS > 2
+    case 3:
+        direct_groups(t, scale, group, 3);
+        break;
+    case 4:
+        direct_groups(t, scale, group, 4);
+        break;
+#endif
+    }
 }
 
 static void direct_mxfp4(const struct tile *t, size_t rows)
 {
-    if (rows == 1)
-        block_mxfp4(t, 1);
-    else
-        block_mxfp4(t, 2);
+    direct_run(t, rows, widen_mxfp4, group_mxfp4);
 }
 
 #endif

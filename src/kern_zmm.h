@@ -11,7 +11,7 @@
 
 #define V           16
 #define TILE_ROWS   12
-#define DIRECT_ROWS 2
+#define DIRECT_ROWS 4
 typedef __m512 vf;
 #define vload  _mm512_loadu_ps
 #define vstore _mm512_storeu_ps
@@ -46,6 +46,8 @@ INLINE vb load_lanes(const struct strip *s, size_t i, size_t at)
     r = _mm512_inserti32x4(r, load16(s->w[i + 8] + at), 2);
     return _mm512_inserti32x4(r, load16(s->w[i + 12] + at), 3);
 }
+
+#define look_up16(p, w) _mm512_permutexvar_epi16(w, _mm512_loadu_si512(p))
 
 #include "src/kern_turn.h"
 

@@ -227,6 +227,53 @@ TEST(widest)
     }
 }
 
+/* Numbers of very different sizes: each group of 32 columns has its own, x of some groups are zero.
+ */
+static void make_wild(struct product *p, int x_exponent, int scale_exponent)
+{
+    size_t groups = p->cols / 32;
+    for (size_t i = 0; i < p->outputs * groups; i++) {
+        int by = (int)(test_rand(&seed) % (2 * (unsigned)scale_exponent)) - scale_exponent;
+        for (size_t j = 32 * i; j < 32 * i + 32; j++)
+            p->exact_w[j] = ldexp(p->exact_w[j], 127 + by - p->scale[i]);
+        p->scale[i] = (uint8_t)(127 + by);
+    }
+    for (size_t r = 0; r < p->rows; r++)
+        for (size_t g = 0; g < groups; g++) {
+            int by = (int)(test_rand(&seed) % (2 * (unsigned)x_exponent)) - x_exponent;
+            bool none = test_rand(&seed) % 3 == 0;
+            for (size_t i = 0; i < 32; i++) {
+                float *x = &p->x[r * p->ldx + 32 * g + i];
+                *x = none ? 0 : ldexpf(*x, by);
+            }
+        }
+}
+
+/* Few rows may be summed in units of the scales: that must not show, however large or small numbers
+ * are. */
+TEST(units_do_not_show)
+{
+    FOR_TABLES(k)
+    {
+        for (int x = 10; x <= 106; x += 16)
+            for (int scale = 4; scale <= 36 && scale + x <= 118; scale += 8)
+                for (size_t rows = 1; rows <= 5; rows++) {
+                    struct product p = make(MXFP4, 33, 32 * (1 + test_rand(&seed) % 19), rows);
+                    make_wild(&p, x, scale);
+                    run_all(k, &p);
+                    for (size_t r = 0; r < rows; r++)
+                        for (size_t o = 0; o < p.outputs; o++) {
+                            float want = in_order(k, &p, r, o);
+                            if (memcmp(&want, &p.y[r * p.ldy + o], 4))
+                                FAIL(
+                                    "%s x 2^%d scale 2^%d: %zu of %zu rows, output %zu: %a, not %a",
+                                    k->name, x, scale, r, rows, o, p.y[r * p.ldy + o], want);
+                        }
+                    drop(&p);
+                }
+    }
+}
+
 /* One row alone gives the bits it gives among 2 to 70 others, or among 400. */
 TEST(rows_do_not_see_each_other)
 {

@@ -62,12 +62,14 @@ CALL __m512 emulate_set1(float x)
 #undef _mm512_set1_epi16
 #undef _mm512_test_epi16_mask
 #undef _mm512_mask_add_epi16
-#define _mm512_cvtne2ps_pbh    emulate_round
-#define _mm512_dpbf16_ps       emulate_pairs
-#define _mm512_setzero_si512() ((__m512i){0})
-#define _mm512_set1_epi16(x)   ((__m512i)((emulate_words){0} + (short)(x)))
-#define _mm512_test_epi16_mask emulate_test
-#define _mm512_mask_add_epi16  emulate_add
+#undef _mm512_permutexvar_epi16
+#define _mm512_cvtne2ps_pbh      emulate_round
+#define _mm512_dpbf16_ps         emulate_pairs
+#define _mm512_setzero_si512()   ((__m512i){0})
+#define _mm512_set1_epi16(x)     ((__m512i)((emulate_words){0} + (short)(x)))
+#define _mm512_test_epi16_mask   emulate_test
+#define _mm512_mask_add_epi16    emulate_add
+#define _mm512_permutexvar_epi16 emulate_permute
 typedef short emulate_words __attribute__((vector_size(64)));
 
 static inline float emulate_normal(float x)
@@ -119,6 +121,13 @@ CALL __m512i emulate_add(__m512i from, unsigned mask, __m512i a, __m512i b)
     emulate_words sum = (emulate_words)a + (emulate_words)b, r = (emulate_words)from;
     for (int i = 0; i < 32; i++)
         if (mask >> i & 1) r[i] = sum[i];
+    return (__m512i)r;
+}
+
+CALL __m512i emulate_permute(__m512i by, __m512i a)
+{
+    emulate_words r = {0};
+    for (int i = 0; i < 32; i++) r[i] = ((emulate_words)a)[((emulate_words)by)[i] & 31];
     return (__m512i)r;
 }
 
