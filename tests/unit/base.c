@@ -190,4 +190,27 @@ TEST(pool_runs_each_task_once)
     }
 }
 
+static void slow_task(void *ctx, size_t task, unsigned thread)
+{
+    const struct timespec nap = {.tv_nsec = 1000000};
+    if (task % 2) nanosleep(&nap, NULL);
+    add_task(ctx, task, thread);
+}
+
+/* Threads that went to sleep, for want of work or waiting for the others, are woken. */
+TEST(pool_wakes_sleepers)
+{
+    struct err e;
+    struct pool *p;
+    const struct timespec nap = {.tv_nsec = 2000000};
+    CHECK_OK(pool_open(&p, 2, &e), e);
+    for (int n = 0; n < 20; n++) {
+        atomic_store(&sum, 0);
+        nanosleep(&nap, NULL);
+        pool_run(p, 3, slow_task, NULL);
+        CHECK_INT(atomic_load(&sum), 3);
+    }
+    pool_close(p);
+}
+
 TEST_MAIN
