@@ -16,7 +16,7 @@
 #define SLOTS    32
 #define SECONDS  0.03 /* a figure */
 #define READ_S   0.4  /* the disk */
-#define BLOCK    64   /* outputs of a task, as in moe.c */
+#define BLOCK    128  /* outputs of a task, as in moe.c */
 #define MOST_MAC 1e9  /* of one timed call */
 #define VECTORS  256  /* of one task */
 #define STEPS    16   /* of the recurrence in one task */

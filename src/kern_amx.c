@@ -11,6 +11,7 @@
  * two row tiles by two output tiles, 4..5 rows, 6..7 weights. */
 #include "src/kern_zmm.h"
 
+#define ROWS         192 /* of one turn */
 #define STEP_COLUMNS 32
 #define CHUNK        512 /* columns of activations rounded at a time */
 #define TILE         16

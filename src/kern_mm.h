@@ -6,9 +6,9 @@
  * Order of additions, the same for every row and output: columns fall into blocks of BLOCK; a block
  * has two chains of fused multiply-adds from zero, over its even and over its odd columns; to the
  * output are added, block by block, the even and then the odd sum. A strip is STRIP outputs side by
- * side in two vectors. A block of it is widened to F32 in cache, columns outermost, once for up to
- * ROWS rows; a tile multiplies up to TILE_ROWS rows with it. Rows and outputs never meet in a sum,
- * so tile shapes and splits do not show. */
+ * side in two vectors. A block of it is widened to F32 in cache, columns outermost, once for the
+ * rows that are packed together; a tile multiplies up to TILE_ROWS rows with it. Rows and outputs
+ * never meet in a sum, so tile shapes and splits do not show. */
 #ifndef NS_KERN_MM_H
 #define NS_KERN_MM_H
 
@@ -17,7 +17,6 @@
 #define STRIP (2 * V)
 #define BLOCK 256
 #define HALF  (BLOCK / 2)
-#define ROWS  192
 #define PACK  ((size_t)96 << 10) /* floats of x at a time: with a panel in the second cache */
 
 /* STRIP rows of W; those past the last output repeat the last one and are not stored. */
@@ -291,12 +290,13 @@ static void turn_run(struct turn *u)
     float panel[BLOCK * STRIP] __attribute__((aligned(64)));
     struct strip s;
     turn_pack(u);
+    for (size_t r = 0; r < u->rows && u->first_block == 0; r++)
+        memset(a->y + (u->first_row + r) * a->ldy + a->first, 0,
+               (a->last - a->first) * sizeof *a->y);
     for (size_t o = a->first; o < a->last; o += STRIP) {
         strip_at(&s, a, u->row_bytes, o);
         struct tile t = {.s = &s, .panel = panel, .x = u->x, .ldy = a->ldy};
         t.y = a->y + u->first_row * a->ldy + o;
-        for (size_t i = 0; i < u->rows && u->first_block == 0; i++)
-            memset(t.y + i * a->ldy, 0, s.outputs * sizeof *t.y);
         for (size_t b = u->first_block; b < u->end_block; b++, t.x += u->rows * BLOCK) {
             t.first = b * BLOCK;
             t.n = least((a->cols + UNIT - 1) / UNIT - t.first, BLOCK);
@@ -320,7 +320,7 @@ static void mm_run(const struct mm *a, size_t row_bytes, void (*widen)(const str
     float x[PACK] __attribute__((aligned(64)));
     size_t blocks = (a->cols + BLOCK * UNIT - 1) / (BLOCK * UNIT);
     bool whole = a->rows * blocks * BLOCK <= PACK;
-    size_t width = whole ? blocks : 1, most = whole ? a->rows : ROWS;
+    size_t width = whole ? blocks : 1, most = whole ? a->rows : PACK / BLOCK;
     struct turn u = {.a = a, .row_bytes = row_bytes, .widen = widen, .x = x};
     if (a->rows <= DIRECT_ROWS) u.few = direct;
     for (u.first_row = 0; u.first_row < a->rows; u.first_row += most) {

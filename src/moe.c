@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define BLOCK 64 /* outputs of one task */
+#define BLOCK 128 /* outputs of one task */
 
 struct bufs {
     float *scores;      /* [rows][experts] */

@@ -3,9 +3,11 @@
 
 #include <string.h>
 
-#define GROUP      32 /* columns under one MXFP4 scale */
-#define STRIP      32 /* the most outputs a kernel takes at once: splits fall on multiples of it */
-#define SMALL_WORK ((size_t)1 << 16) /* multiplications not worth waking threads for */
+#define GROUP          32  /* columns under one MXFP4 scale */
+#define STRIP          32  /* most outputs of a kernel at once: splits fall on multiples of it */
+#define GROUP_ROWS     384 /* of a task */
+#define TASKS_A_THREAD 4
+#define SMALL_WORK     ((size_t)1 << 16) /* multiplications not worth waking threads for */
 
 bool linear_bytes(enum dtype type, uint64_t out, uint64_t in, uint64_t *w_bytes,
                   uint64_t *scale_bytes)
@@ -57,28 +59,39 @@ struct apply {
     float *y;
     size_t ldy;
     const float *x;
-    size_t ldx, rows, per_task;
+    size_t ldx, rows;
+    size_t parts, outs;    /* of a part */
+    size_t groups, height; /* rows of a group */
 };
 
 static void apply_task(void *ctx, size_t task, unsigned thread)
 {
     (void)thread;
     const struct apply *a = ctx;
-    size_t first = task * a->per_task, last = first + a->per_task;
+    size_t first = task % a->parts * a->outs, last = first + a->outs;
+    size_t row = task / a->parts * a->height, rows = a->rows - row;
     if (last > a->l->out) last = a->l->out;
-    linear_part(a->c->kern, a->l, a->y, a->ldy, a->x, a->ldx, a->rows, first, last);
+    if (rows > a->height) rows = a->height;
+    linear_part(a->c->kern, a->l, a->y + row * a->ldy, a->ldy, a->x + row * a->ldx, a->ldx, rows,
+                first, last);
 }
 
+/* A kernel packs its rows for each task and widens W for each group of rows: groups are as large as
+ * it takes them at a time, and there are only as many parts as keep all threads busy. */
 void linear_apply(const struct compute *c, const struct linear *l, float *y, size_t ldy,
                   const float *x, size_t ldx, size_t rows)
 {
-    struct apply a = {c, l, y, ldy, x, ldx, rows, l->out};
+    struct apply a = {c, l, y, ldy, x, ldx, rows, 1, l->out, 1, rows};
     size_t threads = pool_threads(c->pool);
     if (threads > 1 && rows * l->in * l->out > SMALL_WORK) {
-        a.per_task = l->out / (threads * 4);
-        a.per_task = (a.per_task / STRIP + 1) * STRIP;
+        a.groups = (rows + GROUP_ROWS - 1) / GROUP_ROWS;
+        a.height = (rows + a.groups - 1) / a.groups;
+        a.groups = (rows + a.height - 1) / a.height;
+        a.parts = (threads * TASKS_A_THREAD + a.groups - 1) / a.groups;
+        a.outs = (l->out / a.parts / STRIP + 1) * STRIP;
+        a.parts = (l->out + a.outs - 1) / a.outs;
     }
-    pool_run(c->pool, (l->out + a.per_task - 1) / a.per_task, apply_task, &a);
+    pool_run(c->pool, a.groups * a.parts, apply_task, &a);
 }
 
 void round_bf16(const struct compute *c, float *x, size_t n)
