@@ -31,7 +31,8 @@ struct captions {
 /* What became of a queue. */
 struct caption_run {
     struct plan plan;
-    struct forecast_night night;
+    struct forecast_night night, seen;
+    double planned_bytes_s, disk_bytes_s;
     double done, rows, tokens, sweeps, bytes, seconds;
 };
 
@@ -176,6 +177,9 @@ static enum status run_queue(struct captions *c, const char *jobs, uint64_t sequ
         if (!rc) rc = read_run(q.db, r, e);
         r->plan = m.plan;
         r->night = m.night;
+        r->seen = m.seen;
+        r->planned_bytes_s = m.planned_bytes_s;
+        r->disk_bytes_s = m.disk_bytes_s;
         cmd_queue_close(&q);
     }
     cmd_model_close(&m);
@@ -228,8 +232,11 @@ static void run_row(struct cmd_bench *b, const char *how, const struct caption_r
                                {.name = "s/job", r->seconds / r->done, 2},
                                {.name = "jobs/hour", hour, 1},
                                {.name = "forecast", r->night.jobs_per_hour, 1},
-                               {.name = "forecast/real", r->night.jobs_per_hour / hour, 3}},
-        14);
+                               {.name = "forecast/real", r->night.jobs_per_hour / hour, 3},
+                               {.name = "disk MB/s", r->planned_bytes_s * 1e-6},
+                               {.name = "had MB/s", r->disk_bytes_s * 1e-6},
+                               {.name = "with that", r->seen.jobs_per_hour / hour, 3}},
+        17);
 }
 
 /* Seconds of a job's matrix products, each at `peak` and none waiting: no plan can take less. */

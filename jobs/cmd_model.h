@@ -26,9 +26,12 @@ struct cmd_model {
     struct plan_speed speed; /* cmd_speed.h; all zero: not measured */
     struct plan plan;
     struct plan_mix mix;
-    struct forecast_night night; /* what the plan is expected to do */
-    uint64_t store_bytes;        /* for encoded pictures that wait */
-    uint64_t picture_bytes;      /* to read and decode one picture */
+    struct forecast_night night;          /* what the plan is expected to do */
+    double planned_bytes_s, disk_bytes_s; /* of the disk, planned with and had by a run's own
+                                             reads; 0: not known */
+    struct forecast_night seen;           /* `night` at that speed */
+    uint64_t store_bytes;                 /* for encoded pictures that wait */
+    uint64_t picture_bytes;               /* to read and decode one picture */
     uint64_t short_of;      /* rows of the longest job when memory has no room for it; else 0 */
     uint64_t short_picture; /* bytes left to decode a picture, when some needs more; else 0 */
 

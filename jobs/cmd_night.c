@@ -280,6 +280,14 @@ static void tell_forecast(const struct night *n)
             "%.0f\n",
             n->m->night.tokens_s, expected, n->m->night.jobs_per_hour, tokens / r->seconds, read,
             (double)r->done / r->seconds * 3600);
+    if (n->m->disk_bytes_s <= 0) return;
+    progress_bytes(expected, sizeof expected, n->m->planned_bytes_s);
+    progress_bytes(read, sizeof read, n->m->disk_bytes_s);
+    fprintf(
+        stderr,
+        "the disk gave %s a second where %s were measured: with that, %.3g tokens a second were "
+        "to be expected\n",
+        read, expected, n->m->seen.tokens_s);
 }
 
 /* Where the time went: sweeps wait for what is not there yet, and compute; between them the engine

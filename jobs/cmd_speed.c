@@ -11,6 +11,7 @@
 
 #define KEY_BYTES    384
 #define MOST_BYTES   ((uint64_t)512 << 20) /* of memory to measure with */
+#define LEAST_READ_S 1                     /* of reading, before it is taken for the disk */
 #define LEAST_SWEEPS 8                     /* before a run is believed */
 #define MOST_CHANGE  4.0                   /* of a speed by one run */
 
@@ -62,12 +63,25 @@ enum status cmd_speed_take(struct cmd_model *m, const struct cmd_options *o, str
     return rc || !db ? rc : keep(m, db, key, e);
 }
 
+/* What the run had been expected to do, had the disk been known. */
+static void look_back(struct cmd_model *m, const struct engine_stats *g)
+{
+    struct plan_speed s = m->speed;
+    struct forecast f;
+    if (g->read_s < LEAST_READ_S || !(s.read_bytes_s > 0)) return;
+    m->planned_bytes_s = s.read_bytes_s;
+    m->disk_bytes_s = s.read_bytes_s = (double)(g->expert_bytes + g->trunk_bytes) / g->read_s;
+    forecast_init(&f, &m->sizes, &m->plan, &s);
+    forecast_night(&f, &m->mix, &m->seen);
+}
+
 enum status cmd_speed_learn(struct cmd_model *m, const struct cmd_options *o, struct db *db,
                             const struct cmd_speed_run *run, struct err *e)
 {
     const struct engine_stats *g = run->engine;
     double done = (double)run->done;
     char key[KEY_BYTES];
+    look_back(m, g);
     if (g->sweeps < LEAST_SWEEPS || run->done == 0 || g->tokens == 0) return OK;
     struct forecast_run showed = {.uses = (double)g->expert_uses / (double)g->sweeps,
                                   .seconds = run->seconds};

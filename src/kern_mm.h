@@ -311,9 +311,8 @@ static void turn_run(struct turn *u)
     }
 }
 
-/* Few rows whole, so that W is read as it lies; of many a
- * block of columns at a time, so that many share a panel. Up to DIRECT_ROWS rows go to `direct`, if
- * there is one, without a panel. */
+/* Few rows whole, so that W is read as it lies; of many a block of columns at a time, so that many
+ * share a panel. Up to DIRECT_ROWS rows go to `direct`, if there is one, without a panel. */
 static void mm_run(const struct mm *a, size_t row_bytes, void (*widen)(const struct tile *t),
                    tile_fn direct)
 {

@@ -2,6 +2,8 @@
  * makes it look again. The lock is never held across a source. */
 #include "src/readers.h"
 
+#include "src/os.h"
+
 #include <pthread.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -19,6 +21,7 @@ struct readers {
     pthread_cond_t woken, left;
     struct source sources[READERS_RANKS];
     uint64_t wakes;
+    double busy_s;
     bool stop;
     unsigned n;
     pthread_t threads[];
@@ -32,8 +35,11 @@ static bool work(struct readers *r, struct source *s)
     if (!fn) return false;
     s->inside++;
     pthread_mutex_unlock(&r->lock);
+    double since = os_now();
     bool did = fn(user);
+    double took = os_now() - since;
     pthread_mutex_lock(&r->lock);
+    if (did) r->busy_s += took;
     if (--s->inside == 0) pthread_cond_broadcast(&r->left);
     return did;
 }
@@ -95,6 +101,15 @@ void readers_close(struct readers *r)
 unsigned readers_threads(const struct readers *r)
 {
     return r ? r->n : 0;
+}
+
+double readers_busy(struct readers *r)
+{
+    if (!r) return 0;
+    pthread_mutex_lock(&r->lock);
+    double busy = r->busy_s;
+    pthread_mutex_unlock(&r->lock);
+    return busy;
 }
 
 void readers_add(struct readers *r, enum readers_rank rank, readers_fn fn, void *user)

@@ -24,6 +24,8 @@ unsigned readers_threads(const struct readers *r);
 void readers_add(struct readers *r, enum readers_rank rank, readers_fn fn, void *user);
 /* Waits until no thread is in the source. r may be NULL. */
 void readers_remove(struct readers *r, enum readers_rank rank);
+/* Seconds that all threads together have spent with reads. 0 for NULL. */
+double readers_busy(struct readers *r);
 /* A source has something to do. May be called with a lock that the source takes. r may be NULL. */
 void readers_wake(struct readers *r);
 

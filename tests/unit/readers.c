@@ -67,9 +67,11 @@ TEST(all_is_done)
         }
         readers_remove(r, READERS_EXPERTS);
         readers_remove(r, READERS_LAYERS);
+        CHECK(readers_busy(r) > 0);
         readers_close(r);
     }
     CHECK_INT(readers_threads(NULL), 0);
+    CHECK(readers_busy(NULL) == 0);
 }
 
 /* While there are experts to read, layers wait. */
