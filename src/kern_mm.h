@@ -17,7 +17,7 @@
 #define STRIP (2 * V)
 #define BLOCK 256
 #define HALF  (BLOCK / 2)
-#define PACK  ((size_t)96 << 10) /* floats of x at a time: with a panel in the second cache */
+#define PACK  ((size_t)128 << 10) /* floats of x at a time: with a panel in the second cache */
 
 /* STRIP rows of W; those past the last output repeat the last one and are not stored. */
 struct strip {

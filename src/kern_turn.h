@@ -7,6 +7,8 @@
  *     every_lane(p)       16 bytes from p in each lane
  *     look_up(table, b)   in each lane, bytes of the table by bytes b < 16
  *     look_up16(p, w)     if there is one: words of p[32] by the low five bits of words w
+ *     turn_line(v, s, h, at) if there is one: v[V], dword j of bytes [at, at + 4 V) of rows
+ * h..h+V-1
  *
  * Rows of W are turned on their side. They are loaded in such an order that rounds of interleaving
  * leave the outputs of one column in place. */
@@ -54,6 +56,21 @@ INLINE vf high_half(vb words)
 static void widen_bf16(const struct tile *t)
 {
     size_t k = 0;
+#ifdef turn_line
+    for (; k + 2 * V <= t->n; k += 2 * V) {
+        size_t at = (t->first + k) * 2;
+        foreach (i, V / 4) fetch_next(t->s, at + 16 * (size_t)i);
+        for (size_t h = 0; h < STRIP; h += V) {
+            vb v[V];
+            turn_line(v, t->s, h, at);
+            foreach (j, V) {
+                float *p = panel_at(t, k + 2 * (size_t)j) + h;
+                vstore(p, low_half(v[j]));
+                vstore(p + HALF * STRIP, high_half(v[j]));
+            }
+        }
+    }
+#endif
     for (; k + 8 <= t->n; k += 8) {
         vb v[8];
         load_rows(v, t->s, (t->first + k) * 2);
@@ -96,8 +113,17 @@ static void widen_f32(const struct tile *t)
     size_t whole = t->n / 4 * 4;
     for (size_t line = 0; line < whole; line += 16) {
         size_t end = line + 16 < whole ? line + 16 : whole;
-        for (size_t h = 0; h < STRIP; h += V)
+        for (size_t h = 0; h < STRIP; h += V) {
+#ifdef turn_line
+            if (line + V <= whole) {
+                vb v[V];
+                turn_line(v, t->s, h, (t->first + line) * 4);
+                foreach (j, V) vstore(panel_at(t, line + (size_t)j) + h, (vf)v[j]);
+                continue;
+            }
+#endif
             for (size_t k = line; k < end; k += 4) turn_f32(t, k, h);
+        }
         for (size_t k = line; k < end; k += 4) fetch_next(t->s, (t->first + k) * 4);
     }
     plain_f32(t, whole);

@@ -47,6 +47,33 @@ INLINE vb load_lanes(const struct strip *s, size_t i, size_t at)
     return _mm512_inserti32x4(r, load16(s->w[i + 12] + at), 3);
 }
 
+/* Pairs of rows, fours, then lanes change places. */
+INLINE void turn_rows(vb v[16], const struct strip *s, size_t h, size_t at)
+{
+    vb a[16];
+    foreach (i, 16) v[i] = _mm512_loadu_si512(s->w[h + (size_t)i] + at);
+    foreach (i, 8) {
+        a[2 * i] = low32(v[2 * i], v[2 * i + 1]);
+        a[2 * i + 1] = high32(v[2 * i], v[2 * i + 1]);
+    }
+    foreach (q, 4)
+        foreach (i, 2) {
+            v[4 * q + 2 * i] = _mm512_unpacklo_epi64(a[4 * q + i], a[4 * q + 2 + i]);
+            v[4 * q + 2 * i + 1] = _mm512_unpackhi_epi64(a[4 * q + i], a[4 * q + 2 + i]);
+        }
+    foreach (i, 4) {
+        a[i] = _mm512_shuffle_i32x4(v[i], v[4 + i], 0x88);
+        a[4 + i] = _mm512_shuffle_i32x4(v[i], v[4 + i], 0xdd);
+        a[8 + i] = _mm512_shuffle_i32x4(v[8 + i], v[12 + i], 0x88);
+        a[12 + i] = _mm512_shuffle_i32x4(v[8 + i], v[12 + i], 0xdd);
+    }
+    foreach (i, 8) {
+        v[i] = _mm512_shuffle_i32x4(a[i], a[8 + i], 0x88);
+        v[8 + i] = _mm512_shuffle_i32x4(a[i], a[8 + i], 0xdd);
+    }
+}
+
+#define turn_line       turn_rows
 #define look_up16(p, w) _mm512_permutexvar_epi16(w, _mm512_loadu_si512(p))
 
 #include "src/kern_turn.h"

@@ -5,7 +5,7 @@
 
 #define GROUP          32  /* columns under one MXFP4 scale */
 #define STRIP          32  /* most outputs of a kernel at once: splits fall on multiples of it */
-#define GROUP_ROWS     384 /* of a task */
+#define GROUP_ROWS     512 /* of a task */
 #define TASKS_A_THREAD 4
 #define SMALL_WORK     ((size_t)1 << 16) /* multiplications not worth waking threads for */
 
