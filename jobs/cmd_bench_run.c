@@ -12,6 +12,12 @@ static double megabytes(double bytes)
     return bytes * 1e-6;
 }
 
+/* What the disk gave while it was read; 0 when nothing was. */
+static double disk_of(const struct bench_run_result *r)
+{
+    return r->read_s > 0 ? (r->expert_bytes + r->trunk_bytes) / r->read_s : 0;
+}
+
 static void decode_row(struct cmd_bench *b, const struct bench_run_load *l,
                        const struct bench_run_result *r)
 {
@@ -32,12 +38,14 @@ static void decode_row(struct cmd_bench *b, const struct bench_run_load *l,
                       {.name = "read/bound", over, 3},
                       {.name = "best/bound", r->needed > 0 ? r->best / r->needed : 1, 3},
                       {.name = "trunk MB/token", megabytes(r->trunk_bytes / r->rows), 2},
+                      {.name = "disk MB/s", megabytes(disk_of(r))},
+                      {.name = "reads s", r->read_s, 3},
                       {.name = "sweep s", r->sweep_s, 3},
                       {.name = "forecast s", r->expected.seconds, 3},
                       {.name = "wait s", r->expert_wait_s + r->trunk_wait_s, 3},
                       {.name = "tokens/s", r->tokens_s, 2},
                   },
-                  15);
+                  17);
 }
 
 enum status cmd_bench_decode(struct cmd_bench *b, struct err *e)
@@ -87,12 +95,14 @@ enum status cmd_bench_prefill(struct cmd_bench *b, struct err *e)
                 {.name = "read/sweep", r.fetches, 1},
                 {.name = "MB/row", megabytes((r.expert_bytes + r.trunk_bytes) / r.rows), 3},
                 {.name = "read/bound", r.needed > 0 ? r.read / r.needed : 1, 3},
+                {.name = "disk MB/s", megabytes(disk_of(&r))},
+                {.name = "reads s", r.read_s, 3},
                 {.name = "sweep s", r.sweep_s, 3},
                 {.name = "forecast s", r.expected.seconds, 3},
                 {.name = "wait s", r.expert_wait_s + r.trunk_wait_s, 3},
                 {.name = "rows/s", r.rows_s, 1},
             },
-            11);
+            13);
     }
     return OK;
 }
@@ -118,6 +128,8 @@ static enum status arithmetic(const struct cmd_bench *b, const struct bench_run_
     return rc;
 }
 
+/* Reads alone: with what the disk gave in the sweeps themselves, and with what it gave before and
+ * after them, which is another speed where others use it too. */
 static enum status overlap(struct cmd_bench *b, const struct bench_run_load *l, const char *what,
                            struct err *e)
 {
@@ -130,7 +142,7 @@ static enum status overlap(struct cmd_bench *b, const struct bench_run_load *l, 
     if (!rc) rc = arithmetic(b, l, &alone, e);
     if (rc) return rc;
     double bytes = r.expert_bytes + r.trunk_bytes, read = 2 * bytes / (before + after);
-    double longer = read > alone ? read : alone;
+    double longer = r.read_s > alone ? r.read_s : alone;
     cmd_bench_row(b,
                   (struct bench_value[]){{.name = "load", .text = what},
                                          {.name = "layers kept", (double)r.plan.pinned_layers},
@@ -138,13 +150,15 @@ static enum status overlap(struct cmd_bench *b, const struct bench_run_load *l, 
                                          {.name = "MB read", megabytes(bytes), 1},
                                          {.name = "MB/s before", megabytes(before)},
                                          {.name = "MB/s after", megabytes(after)},
+                                         {.name = "MB/s in it", megabytes(disk_of(&r))},
                                          {.name = "sweep s", r.sweep_s, 3},
-                                         {.name = "reads alone s", read, 3},
+                                         {.name = "reads at before, after s", read, 3},
+                                         {.name = "reads alone s", r.read_s, 3},
                                          {.name = "arithmetic alone s", alone, 3},
                                          {.name = "sweep/longer", r.sweep_s / longer, 3},
                                          {.name = "target", 1.15, 2},
                                          {.name = "wait s", r.expert_wait_s + r.trunk_wait_s, 3}},
-                  12);
+                  14);
     return OK;
 }
 

@@ -197,6 +197,7 @@ static enum status conclude(struct run *r, struct err *e)
     out->trunk_bytes = (double)(s.trunk_bytes - b->trunk_bytes) / n;
     out->expert_wait_s = (s.expert_wait_s - b->expert_wait_s) / n;
     out->trunk_wait_s = (s.trunk_wait_s - b->trunk_wait_s) / n;
+    out->read_s = (s.read_s - b->read_s) / n;
     out->read = (double)s.expert_fetches;
     uint32_t layers = config_moe_layers(&r->config);
     out->skew = layers ? forecast_skew(&r->config, out->rows, out->uses / layers) : 0;
@@ -240,6 +241,8 @@ static void expect(struct run *r)
     struct forecast f;
     double prompt = r->load->sequences ? 0 : r->out->rows;
     s.skew = r->out->skew;
+    double bytes = r->out->expert_bytes + r->out->trunk_bytes;
+    if (bytes > 0 && r->out->read_s > 0) s.read_bytes_s = bytes / r->out->read_s;
     forecast_init(&f, r->o->model, &r->out->plan, &s);
     struct forecast_rows rows = {.prefill = prompt,
                                  .decode = r->out->rows - prompt,

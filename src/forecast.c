@@ -5,11 +5,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SPARE_SLOTS  12  /* being read or borrowed: not part of what stays cached */
-#define LOSS         0.1 /* share of the shorter of reading and computing that is not hidden */
-#define JOINS        16  /* forks of the pool in a layer */
-#define VISION_SHARE 0.5 /* of the cores, while sweeps could use all of them */
-#define ROUNDS       4   /* of all sequences, before a long queue is taken to go on alike */
+#define SPARE_SLOTS  12   /* being read or borrowed: not part of what stays cached */
+#define LOSS         0.2  /* share of the shorter of reading and computing that is not hidden */
+#define FORESEEN     0.97 /* chance of experts that are read before their layer is reached */
+#define AHEAD_PART   16   /* of the slots hold such ones at most (expert_cache.h) */
+#define JOINS        16   /* forks of the pool in a layer */
+#define VISION_SHARE 0.5  /* of the cores, while sweeps could use all of them */
+#define ROUNDS       4    /* of all sequences, before a long queue is taken to go on alike */
 #define MOST_TOKENS  ((size_t)1 << 20)
 #define MOST_SKEW    4
 #define MOST_CHANGE  4.0 /* of a speed by one run */
@@ -35,13 +37,14 @@ static void chances(const struct config *c, double skew, double use[FORECAST_QUA
 }
 
 /* Of a layer's experts, the share that is needed by `rows` rows and not among the hottest `cached`
- * ones. */
-static double needed(const double use[FORECAST_QUANTILES], double rows, double cached)
+ * ones; only of those that are needed with at least this chance. */
+static double needed(const double use[FORECAST_QUANTILES], double rows, double cached,
+                     double chance)
 {
     double sum = 0, count = FORECAST_QUANTILES * (1 - cached);
     for (int i = 0; i < FORECAST_QUANTILES && i < count; i++) {
-        double part = count - i < 1 ? count - i : 1;
-        sum += part * (1 - pow(1 - use[i], rows));
+        double part = count - i < 1 ? count - i : 1, p = 1 - pow(1 - use[i], rows);
+        if (p >= chance) sum += part * p;
     }
     return sum / FORECAST_QUANTILES;
 }
@@ -53,7 +56,7 @@ double forecast_skew(const struct config *c, double rows, double experts_needed)
     for (int i = 0; i < 40; i++) {
         double use[FORECAST_QUANTILES], mid = (lo + hi) / 2;
         chances(c, mid, use);
-        if (needed(use, rows, 0) * c->experts > experts_needed)
+        if (needed(use, rows, 0, 0) * c->experts > experts_needed)
             lo = mid;
         else
             hi = mid;
@@ -116,6 +119,17 @@ static double attention_s(const struct forecast *f, const struct forecast_rows *
     return most(recurrence, moved) + (attend + mixing) / s->vector_flop_s;
 }
 
+/* What runs while a layer's experts are being read: they, and the shared ones (moe.c). */
+static double beside_s(const struct forecast *f, double rows, double uses)
+{
+    const struct config *c = f->model->config;
+    double layers = config_moe_layers(c), shared = (double)c->shared_experts * c->expert_width;
+    double weights = layers * c->hidden * (3 * shared + c->latent);
+    return experts_s(f, rows, uses) +
+           2 * weights * rows / plan_speed_product(f->speed->trunk_flop_s, rows) +
+           rows * layers * shared / f->speed->gate_values_s;
+}
+
 static double compute_s(const struct forecast *f, const struct forecast_rows *r, double uses)
 {
     const struct config *c = f->model->config;
@@ -131,22 +145,34 @@ static double compute_s(const struct forecast *f, const struct forecast_rows *r,
            JOINS * c->layers * s->join_s;
 }
 
+/* Of the fetches, those that can be under way while attention is computed. */
+static double foreseen(const struct forecast *f, double rows)
+{
+    double slots = (double)f->plan->expert_slots / AHEAD_PART;
+    return least((double)f->model->expert_count * needed(f->use, rows, f->cached, FORESEEN),
+                 config_moe_layers(f->model->config) * most(slots, SPARE_SLOTS));
+}
+
 void forecast_sweep(const struct forecast *f, const struct forecast_rows *r,
                     struct forecast_sweep *out)
 {
     const struct config *c = f->model->config;
-    double rows = r->prefill + r->decode;
+    double rows = r->prefill + r->decode, late = 0;
     *out = (struct forecast_sweep){0};
     if (f->model->expert_count && rows > 0) {
         double experts = (double)f->model->expert_count;
         /* One row takes top_k, whatever the quantiles say. */
-        out->uses = most(experts * needed(f->use, rows, 0), config_moe_layers(c) * c->top_k);
-        out->fetches = least(experts * needed(f->use, rows, f->cached), out->uses);
+        out->uses = most(experts * needed(f->use, rows, 0, 0), config_moe_layers(c) * c->top_k);
+        out->fetches = least(experts * needed(f->use, rows, f->cached, 0), out->uses);
+        late = most(0, out->fetches - foreseen(f, rows)) * (double)f->model->expert_bytes;
     }
     out->bytes = out->fetches * (double)f->model->expert_bytes + f->trunk_bytes;
     out->read_s = out->bytes / f->speed->read_bytes_s;
     out->compute_s = compute_s(f, r, out->uses) * f->speed->slack;
-    out->seconds = most(out->read_s, out->compute_s) + LOSS * least(out->read_s, out->compute_s);
+    double beside = beside_s(f, rows, out->uses) * f->speed->slack;
+    double late_s = late / f->speed->read_bytes_s;
+    out->seconds = most(out->read_s, out->compute_s + most(0, late_s - beside)) +
+                   LOSS * least(out->read_s, out->compute_s);
 }
 
 /* The queue on its way. */

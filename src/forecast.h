@@ -6,7 +6,9 @@
  * cache that keeps the hottest experts saves exactly the largest of these chances. On recorded
  * routes this gives distinct experts and misses within a few percent from 4 to 64 rows.
  *
- * Reading and arithmetic run side by side: a sweep takes the longer of the two and a part of the
+ * Reading and arithmetic run side by side, but most experts are known only once their layer's
+ * router has been computed: beside their reads there is the arithmetic of routed and shared
+ * experts, not that of attention. Beyond that a sweep takes the longer of the two and a part of the
  * shorter one. */
 #ifndef NS_FORECAST_H
 #define NS_FORECAST_H

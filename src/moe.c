@@ -23,11 +23,15 @@ struct bufs {
     uint32_t *needed;   /* [2][experts] keys: of this layer, then guessed ones of the next */
     float *z;           /* [rows][latent]: what experts read */
     float *sum;         /* [rows][latent] */
-    float *in;          /* [rows][latent] gathered for a group */
-    float *gate, *up;   /* [rows][width] */
-    float *out;         /* [rows][latent] */
     uint32_t *guessed;  /* [rows][top_k]: the next layer's choice, guessed */
     float *unused;      /* [rows][top_k] */
+};
+
+/* Of a group of experts; where shared ones had their scratch before it. */
+struct group_bufs {
+    float *in;        /* [rows][latent] gathered */
+    float *gate, *up; /* [rows][width] */
+    float *out;       /* [rows][latent] */
 };
 
 static uint32_t inner(const struct config *k)
@@ -50,6 +54,11 @@ static void layout(struct bufs *b, struct arena *a, const struct config *k, size
     b->unused = arena_floats(a, pairs);
     b->z = arena_floats(a, rows * Z);
     b->sum = arena_floats(a, rows * Z);
+}
+
+static void layout_group(struct group_bufs *b, struct arena *a, const struct config *k, size_t rows)
+{
+    uint64_t Z = inner(k);
     b->in = arena_floats(a, rows * Z);
     b->gate = arena_floats(a, (uint64_t)rows * k->expert_width);
     b->up = arena_floats(a, (uint64_t)rows * k->expert_width);
@@ -81,10 +90,14 @@ uint64_t moe_scratch(const struct config *k, size_t rows)
 {
     struct arena count = {0};
     struct bufs b;
+    struct group_bufs group;
     layout(&b, &count, k, rows);
-    count.at = 0;
+    uint64_t mark = count.at;
+    layout_group(&group, &count, k, rows);
+    count.at = mark;
     arena_floats(&count, (uint64_t)rows * widest_mlp(k));
     arena_floats(&count, (uint64_t)rows * widest_mlp(k));
+    count.at = mark;
     arena_floats(&count, (uint64_t)rows * k->hidden);
     return count.peak;
 }
@@ -216,6 +229,7 @@ static void group_by_expert(const struct config *k, const struct bufs *b, size_t
 struct group {
     const struct moe *m;
     const struct bufs *b;
+    struct group_bufs at;
     size_t n;
     uint32_t expert[256], key[256];
     struct expert_weights w[256];
@@ -239,9 +253,9 @@ static void gate_up_task(void *ctx, size_t task, unsigned thread)
     size_t first = task % blocks * BLOCK, last = first + BLOCK < W ? first + BLOCK : W;
     uint32_t from = g->b->start[g->expert[i]], rows = g->b->start[g->expert[i] + 1] - from;
     size_t at = from - g->first_pair;
-    float *gate = g->b->gate + at * W, *up = g->b->up + at * W;
-    linear_part(kern, &g->w[i].w1, gate, W, g->b->in + at * Z, Z, rows, first, last);
-    linear_part(kern, &g->w[i].w3, up, W, g->b->in + at * Z, Z, rows, first, last);
+    float *gate = g->at.gate + at * W, *up = g->at.up + at * W;
+    linear_part(kern, &g->w[i].w1, gate, W, g->at.in + at * Z, Z, rows, first, last);
+    linear_part(kern, &g->w[i].w3, up, W, g->at.in + at * Z, Z, rows, first, last);
     for (uint32_t r = 0; r < rows; r++)
         activate(g->m->c, k, gate + r * W + first, up + r * W + first, last - first);
 }
@@ -255,7 +269,7 @@ static void down_task(void *ctx, size_t task, unsigned thread)
     size_t first = task % blocks * BLOCK, last = first + BLOCK < Z ? first + BLOCK : Z;
     uint32_t from = g->b->start[g->expert[i]], rows = g->b->start[g->expert[i] + 1] - from;
     size_t at = from - g->first_pair;
-    linear_part(g->m->c->kern, &g->w[i].w2, g->b->out + at * Z, Z, g->b->gate + at * W, W, rows,
+    linear_part(g->m->c->kern, &g->w[i].w2, g->at.out + at * Z, Z, g->at.gate + at * W, W, rows,
                 first, last);
 }
 
@@ -268,7 +282,7 @@ static void sum_task(void *ctx, size_t task, unsigned thread)
     uint32_t end = g->b->start[g->expert[g->n - 1] + 1];
     for (uint32_t p = g->first_pair; p < end; p++)
         g->m->c->kern->axpy(g->b->sum + g->b->pair_row[p] * Z + first, g->b->pair_weight[p],
-                            g->b->out + (p - g->first_pair) * Z + first, n);
+                            g->at.out + (p - g->first_pair) * Z + first, n);
 }
 
 static void compute_group(const struct group *g)
@@ -278,7 +292,7 @@ static void compute_group(const struct group *g)
     size_t Z = inner(k);
     uint32_t end = g->b->start[g->expert[g->n - 1] + 1];
     for (uint32_t p = g->first_pair; p < end; p++)
-        memcpy(g->b->in + (p - g->first_pair) * Z, g->b->z + g->b->pair_row[p] * Z,
+        memcpy(g->at.in + (p - g->first_pair) * Z, g->b->z + g->b->pair_row[p] * Z,
                Z * sizeof(float));
     pool_run(pool, g->n * blocks_of(k->expert_width), gate_up_task, (void *)(uintptr_t)g);
     pool_run(pool, g->n * blocks_of(Z), down_task, (void *)(uintptr_t)g);
@@ -338,8 +352,9 @@ static size_t guess_next(const struct moe *m, unsigned layer, const struct layer
     return n;
 }
 
-static enum status run_experts(struct moe *m, unsigned layer, const struct layer_weights *next,
-                               const struct bufs *b, const struct moe_rows *r, struct err *e)
+/* Tells the cache what is needed, so that it is read while other things are computed. */
+static void announce(struct moe *m, unsigned layer, const struct layer_weights *next,
+                     const struct bufs *b, const struct moe_rows *r)
 {
     const struct config *k = m->k;
     size_t needed = 0;
@@ -350,8 +365,14 @@ static enum status run_experts(struct moe *m, unsigned layer, const struct layer
     expert_cache_announce(m->cache, b->needed, needed);
     size_t guessed = guess_next(m, layer, next, b, r, b->needed + needed);
     if (guessed) expert_cache_announce(m->cache, b->needed, needed + guessed);
+}
 
+static enum status run_experts(struct moe *m, unsigned layer, const struct bufs *b,
+                               const struct moe_rows *r, struct err *e)
+{
     struct group g = {.m = m, .b = b};
+    uint64_t mark = r->arena->at;
+    layout_group(&g.at, r->arena, m->k, r->rows);
     enum status rc = OK;
     for (uint32_t at = 0; !rc;) {
         rc = borrow_group(&g, layer, &at, r->rows, e);
@@ -359,10 +380,12 @@ static enum status run_experts(struct moe *m, unsigned layer, const struct layer
         for (size_t i = 0; i < g.n; i++) expert_cache_release(m->cache, g.key[i]);
         if (!g.n) break;
     }
+    r->arena->at = mark;
     return rc;
 }
 
-static enum status routed(struct moe *m, unsigned layer, const struct layer_weights *w,
+/* Shared experts run while routed ones are being read, and leave their sum in y. */
+static enum status sparse(struct moe *m, unsigned layer, const struct layer_weights *w,
                           const struct layer_weights *next, const struct moe_rows *r, struct err *e)
 {
     const struct config *k = m->k;
@@ -378,23 +401,30 @@ static enum status routed(struct moe *m, unsigned layer, const struct layer_weig
     if (m->on_route) m->on_route(m->user, layer, b.ids, b.biased, rows);
     group_by_expert(k, &b, rows);
 
+    announce(m, layer, next, &b, r);
+
+    if (k->shared_experts) mlp(m, &w->mlp, rows, r->x, r->y, r->arena);
     if (k->latent)
         linear_apply(m->c, &w->latent_down, b.z, Z, r->x, D, rows);
     else
         memcpy(b.z, r->x, rows * D * sizeof(float));
     round_bf16(m->c, b.z, rows * Z);
     memset(b.sum, 0, rows * Z * sizeof(float));
-    enum status rc = run_experts(m, layer, next, &b, r, e);
+    enum status rc = run_experts(m, layer, &b, r, e);
     if (rc) return rc;
 
-    if (!k->latent) {
-        memcpy(r->y, b.sum, rows * D * sizeof(float));
-        return OK;
+    float *y = b.sum;
+    if (k->latent) {
+        for (size_t i = 0; k->latent_norm && i < rows; i++)
+            m->c->kern->rms(b.sum + i * Z, b.sum + i * Z, w->latent_norm, Z, k->eps);
+        y = arena_floats(r->arena, rows * D);
+        round_bf16(m->c, b.sum, rows * Z);
+        linear_apply(m->c, &w->latent_up, y, D, b.sum, Z, rows);
     }
-    for (size_t i = 0; k->latent_norm && i < rows; i++)
-        m->c->kern->rms(b.sum + i * Z, b.sum + i * Z, w->latent_norm, Z, k->eps);
-    round_bf16(m->c, b.sum, rows * Z);
-    linear_apply(m->c, &w->latent_up, r->y, D, b.sum, Z, rows);
+    if (!k->shared_experts)
+        memcpy(r->y, y, rows * D * sizeof(float));
+    else
+        for (size_t i = 0; i < rows * D; i++) r->y[i] += y[i];
     return OK;
 }
 
@@ -408,12 +438,7 @@ enum status moe_layer(struct moe *m, unsigned layer, const struct layer_weights 
         return OK;
     }
     uint64_t mark = r->arena->at;
-    enum status rc = routed(m, layer, w, next, r, e);
+    enum status rc = sparse(m, layer, w, next, r, e);
     r->arena->at = mark;
-    if (rc || !k->shared_experts) return rc;
-    float *shared = arena_floats(r->arena, (uint64_t)r->rows * k->hidden);
-    mlp(m, &w->mlp, r->rows, r->x, shared, r->arena);
-    for (size_t i = 0; i < r->rows * k->hidden; i++) r->y[i] += shared[i];
-    r->arena->at = mark;
-    return OK;
+    return rc;
 }
