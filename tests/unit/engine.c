@@ -4,6 +4,9 @@
 #include "src/engine.h"
 #include "tests/lib/test.h"
 
+#include <stdatomic.h>
+#include <unistd.h>
+
 #define MODEL      "tests/golden/k3_b1"
 #define JOBS       12
 #define MAX_TOKENS 10
@@ -35,6 +38,48 @@ struct setting {
     bool bf16, share, drafts;
     size_t draft_fixed;
 };
+
+/* When each layer's experts were asked for, and what had been computed of them by then. */
+static struct watch {
+    bool on;
+    struct engine *engine;
+    struct kern kern;
+    void (*situ)(float *y, const float *g, const float *u, size_t n, float beta, float lb);
+    uint64_t fetches; /* when the router had chosen */
+    atomic_int routed;
+    int layers, early, late;
+} watch;
+
+static uint64_t fetches_now(void)
+{
+    struct engine_stats s;
+    engine_stats(watch.engine, &s);
+    return s.expert_fetches;
+}
+
+static void on_route(void *user, unsigned layer, const uint32_t *experts, const float *scores,
+                     size_t rows)
+{
+    watch.fetches = fetches_now();
+    watch.routed = 0;
+    watch.layers++;
+    (void)user, (void)layer, (void)experts, (void)scores, (void)rows;
+}
+
+/* Routed experts are 32 wide, shared ones 64, dense layers 96. The first row of a layer's shared
+ * ones waits until a read has begun, ten seconds at most. */
+static void watch_situ(float *y, const float *g, const float *u, size_t n, float beta, float lb)
+{
+    if (n == 32) watch.routed++;
+    if (n == 64 && watch.early + watch.late < watch.layers) {
+        int tries = 0;
+        while (fetches_now() == watch.fetches && tries++ < 10000) usleep(1000);
+        bool early = watch.routed == 0 && fetches_now() > watch.fetches;
+        watch.early += early;
+        watch.late += !early;
+    }
+    watch.situ(y, g, u, n, beta, lb);
+}
 
 /* Every third job begins like the one before it, every third is the same as the one before it. */
 static void make_jobs(struct job *jobs)
@@ -118,6 +163,13 @@ static struct engine *open_engine(const struct setting *t, struct mem *mem, stru
     if (kern_select(&o.compute.kern, t->isa, false, e) == OK &&
         plan_model_load(&m, &config, MODEL, e) == OK && plan_make(&o.plan, &m, &r, e) == OK) {
         o.plan.pinned_layers -= t->unpinned;
+        if (watch.on) {
+            watch.kern = *o.compute.kern;
+            watch.situ = watch.kern.situ;
+            watch.kern.situ = watch_situ;
+            o.compute.kern = &watch.kern;
+            o.route = on_route;
+        }
         engine_open(&g, &o, e);
     }
     return g;
@@ -230,6 +282,34 @@ TEST(result_depends_on_the_sequence_alone)
         check_isa(tables[i]->name, false);
         if (!test_has_failed()) check_isa(tables[i]->name, true);
     }
+}
+
+/* Reads of routed experts are under way while shared ones are computed. */
+TEST(shared_experts_run_beside_reads)
+{
+    struct err e = {0};
+    struct mem mem;
+    struct pool *pool;
+    const struct setting t = {
+        .isa = "portable", .threads = 1, .sequences = 1, .chunk = 40, .slots = 2};
+    mem_init(&mem, 0);
+    CHECK_OK(pool_open(&pool, 1, &e), e);
+    watch.on = true;
+    struct engine *g = watch.engine = open_engine(&t, &mem, pool, &e);
+    watch.on = false;
+    if (!g) FAIL("%s", e.text);
+    struct seen seen = {.vocab = engine_config(g)->vocab};
+    int32_t ids[40];
+    for (int i = 0; i < 40; i++) ids[i] = 5 * i;
+    struct engine_sequence s = {.tag = 1, .ids = ids, .n_ids = 40, .max_tokens = 1};
+    CHECK_OK(engine_add(g, &s, &e), e);
+    CHECK_OK(engine_sweep(g, on_token, &seen, &e), e);
+    CHECK_INT(watch.layers, 5);
+    CHECK_INT(watch.early, 5);
+    CHECK(fetches_now() > 5 * 3);
+    engine_close(g);
+    pool_close(pool);
+    mem_close(&mem);
 }
 
 /* What cannot run is refused with its reason and leaves the engine as it was. */
