@@ -26,7 +26,7 @@ say = $(if $(V)$(findstring s,$(firstword -$(MAKEFLAGS))),,@printf "  %s %s\n" $
 ARCH := $(shell $(CC) -dumpmachine | cut -d- -f1)
 LIB_SRC := $(filter-out src/main.c,$(wildcard src/*.c vision/*.c jobs/*.c))
 ifneq ($(ARCH),x86_64)
-LIB_SRC := $(filter-out src/kern_avx2.c src/kern_avx512.c src/kern_amx.c,$(LIB_SRC))
+LIB_SRC := $(filter-out src/kern_avx2.c src/kern_avx512%.c src/kern_amx.c,$(LIB_SRC))
 endif
 ifneq ($(ARCH),aarch64)
 LIB_SRC := $(filter-out src/kern_neon.c,$(LIB_SRC))
