@@ -51,9 +51,9 @@ bool cmd_bench_left_out(struct cmd_bench *b, const char *what, enum status *rc,
 BENCH_SECTIONS(X)
 #undef X
 
-/* Bytes a second of the best plain loop, now, over the next part of the files: for disks that are
- * not equally fast at all times. */
-enum status cmd_bench_disk_now(struct cmd_bench *b, double *bytes_s, struct err *e);
+/* Bytes a second of the best plain loop, now, over the next part of the files, in about so many
+ * seconds: for disks that are not equally fast at all times. */
+enum status cmd_bench_disk_now(struct cmd_bench *b, double seconds, double *bytes_s, struct err *e);
 /* Floating point operations a second of all threads on registers alone. */
 enum status cmd_bench_peak(const struct cmd_bench *b, double *peak, struct err *e);
 struct bench_run_opts cmd_bench_run_opts(const struct cmd_bench *b);

@@ -86,11 +86,12 @@ static enum status best_loop(struct cmd_bench *b, struct disk *d, bool tell,
     return rc;
 }
 
-enum status cmd_bench_disk_now(struct cmd_bench *b, double *bytes_s, struct err *e)
+enum status cmd_bench_disk_now(struct cmd_bench *b, double seconds, double *bytes_s, struct err *e)
 {
     struct disk d;
     enum status rc = disk_open(&d, b, e);
     if (!rc && b->disk.bytes_s <= 0) rc = best_loop(b, &d, false, &b->disk, e);
+    d.o.seconds = seconds;
     d.o.region = 0;
     d.o.place = &b->disk_place;
     struct bench_io_loop l = b->disk;

@@ -1,18 +1,21 @@
 /* Sweeps: decode, prefill, and how well reading and arithmetic hide each other. */
 #include "jobs/cmd_bench.h"
 
+#include "src/bench_clock.h"
 #include "src/os.h"
 
 #include <stdio.h>
 
-#define HEAD_ROOM ((uint64_t)512 << 20)
+#define HEAD_ROOM  ((uint64_t)512 << 20)
+#define MOST_TURNS 64
+#define TURN_S     0.3
 
 static double megabytes(double bytes)
 {
     return bytes * 1e-6;
 }
 
-/* What the disk gave while it was read; 0 when nothing was. */
+/* What the disk gave while some read was in flight; 0 when there was none. */
 static double disk_of(const struct bench_run_result *r)
 {
     return r->read_s > 0 ? (r->expert_bytes + r->trunk_bytes) / r->read_s : 0;
@@ -39,7 +42,7 @@ static void decode_row(struct cmd_bench *b, const struct bench_run_load *l,
                       {.name = "best/bound", r->needed > 0 ? r->best / r->needed : 1, 3},
                       {.name = "trunk MB/token", megabytes(r->trunk_bytes / r->rows), 2},
                       {.name = "disk MB/s", megabytes(disk_of(r))},
-                      {.name = "reads s", r->read_s, 3},
+                      {.name = "reading s", r->read_s, 3},
                       {.name = "sweep s", r->sweep_s, 3},
                       {.name = "forecast s", r->expected.seconds, 3},
                       {.name = "wait s", r->expert_wait_s + r->trunk_wait_s, 3},
@@ -66,7 +69,7 @@ enum status cmd_bench_decode(struct cmd_bench *b, struct err *e)
             snprintf(what, sizeof what, "%zu sequences, %.0f %% cached", l.sequences,
                      100 * l.cached);
             if (cmd_stop_wanted()) return OK;
-            if (!rc) decode_row(b, &l, &r);
+            if (!rc && r.sweeps) decode_row(b, &l, &r);
             if (rc && !cmd_bench_left_out(b, what, &rc, e)) return rc;
         }
     return OK;
@@ -96,7 +99,7 @@ enum status cmd_bench_prefill(struct cmd_bench *b, struct err *e)
                 {.name = "MB/row", megabytes((r.expert_bytes + r.trunk_bytes) / r.rows), 3},
                 {.name = "read/bound", r.needed > 0 ? r.read / r.needed : 1, 3},
                 {.name = "disk MB/s", megabytes(disk_of(&r))},
-                {.name = "reads s", r.read_s, 3},
+                {.name = "reading s", r.read_s, 3},
                 {.name = "sweep s", r.sweep_s, 3},
                 {.name = "forecast s", r.expected.seconds, 3},
                 {.name = "wait s", r.expert_wait_s + r.trunk_wait_s, 3},
@@ -128,37 +131,51 @@ static enum status arithmetic(const struct cmd_bench *b, const struct bench_run_
     return rc;
 }
 
-/* Reads alone: with what the disk gave in the sweeps themselves, and with what it gave before and
- * after them, which is another speed where others use it too. */
+/* What the disk gives between the sweeps. */
+struct between {
+    struct cmd_bench *b;
+    double bytes_s[MOST_TURNS];
+    size_t n;
+};
+
+static enum status read_alone(void *user, struct err *e)
+{
+    struct between *t = user;
+    if (t->n == MOST_TURNS) return OK;
+    enum status rc = cmd_bench_disk_now(t->b, TURN_S, &t->bytes_s[t->n], e);
+    if (!rc) t->n++;
+    return rc;
+}
+
+/* Sweeps and plain reads take turns, for disks that others use too. */
 static enum status overlap(struct cmd_bench *b, const struct bench_run_load *l, const char *what,
                            struct err *e)
 {
     struct bench_run_opts o = cmd_bench_run_opts(b);
     struct bench_run_result r;
-    double alone = 0, before, after;
-    enum status rc = cmd_bench_disk_now(b, &before, e);
-    if (!rc) rc = bench_run(&r, &o, l, b->most_s, e);
-    if (!rc) rc = cmd_bench_disk_now(b, &after, e);
+    struct between t = {.b = b};
+    o.between = read_alone;
+    o.user = &t;
+    double alone = 0;
+    enum status rc = bench_run(&r, &o, l, b->most_s, e);
     if (!rc) rc = arithmetic(b, l, &alone, e);
-    if (rc) return rc;
-    double bytes = r.expert_bytes + r.trunk_bytes, read = 2 * bytes / (before + after);
-    double longer = r.read_s > alone ? r.read_s : alone;
+    if (rc || !t.n) return rc;
+    double bytes = r.expert_bytes + r.trunk_bytes, disk = bench_clock_median(t.bytes_s, t.n);
+    double read = bytes / disk, longer = read > alone ? read : alone;
     cmd_bench_row(b,
                   (struct bench_value[]){{.name = "load", .text = what},
                                          {.name = "layers kept", (double)r.plan.pinned_layers},
                                          {.name = "slots", (double)r.plan.expert_slots},
                                          {.name = "MB read", megabytes(bytes), 1},
-                                         {.name = "MB/s before", megabytes(before)},
-                                         {.name = "MB/s after", megabytes(after)},
+                                         {.name = "disk MB/s", megabytes(disk)},
                                          {.name = "MB/s in it", megabytes(disk_of(&r))},
                                          {.name = "sweep s", r.sweep_s, 3},
-                                         {.name = "reads at before, after s", read, 3},
-                                         {.name = "reads alone s", r.read_s, 3},
+                                         {.name = "reads alone s", read, 3},
                                          {.name = "arithmetic alone s", alone, 3},
                                          {.name = "sweep/longer", r.sweep_s / longer, 3},
                                          {.name = "target", 1.15, 2},
                                          {.name = "wait s", r.expert_wait_s + r.trunk_wait_s, 3}},
-                  14);
+                  12);
     return OK;
 }
 

@@ -149,6 +149,7 @@ static enum status measure(struct run *r, struct err *e)
         /* Answers are as long as MOST_SWEEPS; warming up took some of it. */
         if (r->load->sequences && engine_running(r->engine) < r->load->sequences) break;
         enum status rc = sweep(r, &r->took[out->sweeps], e);
+        if (!rc && r->o->between) rc = r->o->between(r->o->user, e);
         if (rc) return rc;
         all += r->took[out->sweeps++];
     }

@@ -17,6 +17,8 @@ struct bench_run_opts {
     const struct plan_model *model;
     const struct plan_speed *speed;
     double seconds; /* of measured sweeps, about; at least three sweeps */
+    enum status (*between)(void *user, struct err *e); /* measured sweeps; NULL: nothing */
+    void *user;
 };
 
 struct bench_run_load {
@@ -34,7 +36,7 @@ struct bench_run_result {
     double uses, fetches;               /* experts of a sweep */
     double expert_bytes, trunk_bytes;   /* of a sweep */
     double expert_wait_s, trunk_wait_s; /* of a sweep: nothing was computed meanwhile */
-    double read_s; /* of a sweep: its reads alone, with what the disk gave while it was read */
+    double read_s;                      /* of a sweep: at least one read was in flight */
     /* Since the engine was opened: what was read, what a cache of this size must read with the
      * engine's own policy (each needed, uncached expert once), and with the best there is. */
     double read, needed, best;

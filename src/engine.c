@@ -208,7 +208,7 @@ void engine_stats(const struct engine *g, struct engine_stats *out)
     out->expert_gets = c.gets;
     out->expert_hits = c.hits;
     out->expert_wait_s = c.wait_s;
-    if (g->readers) out->read_s = readers_busy(g->readers) / readers_threads(g->readers);
+    out->read_s = readers_read_s(g->readers);
     if (g->spec) spec_stats(g->spec, &out->spec);
     if (g->prefix) prefix_stats(g->prefix, &out->prefix);
 }

@@ -64,7 +64,7 @@ struct engine_stats {
     uint64_t expert_gets, expert_hits;
     uint64_t expert_least; /* bytes that the same sweeps need with any cache of this size */
     double sweep_s, expert_wait_s, trunk_wait_s;
-    double read_s; /* bytes / read_s is what the disk gave while all readers were at it */
+    double read_s; /* with at least one read in flight: bytes / read_s is what the disk gave */
     struct spec_stats spec;
     struct prefix_stats prefix;
 };

@@ -104,7 +104,9 @@ static enum status fill(struct expert_cache *c, struct slot *s, struct err *e)
     size_t at = 0;
     c->stats.fetches++;
     pthread_mutex_unlock(&c->lock);
+    readers_begin(c->o.readers);
     enum status rc = c->o.fetch(c->o.user, key, s->bytes, &at, e);
+    readers_end(c->o.readers);
     pthread_mutex_lock(&c->lock);
     assert(rc || at < c->o.slot_bytes);
     s->at = at;

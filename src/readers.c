@@ -21,7 +21,8 @@ struct readers {
     pthread_cond_t woken, left;
     struct source sources[READERS_RANKS];
     uint64_t wakes;
-    double busy_s;
+    unsigned reads;       /* in flight */
+    double since, read_s; /* since when there are some; seconds of earlier such times */
     bool stop;
     unsigned n;
     pthread_t threads[];
@@ -35,11 +36,8 @@ static bool work(struct readers *r, struct source *s)
     if (!fn) return false;
     s->inside++;
     pthread_mutex_unlock(&r->lock);
-    double since = os_now();
     bool did = fn(user);
-    double took = os_now() - since;
     pthread_mutex_lock(&r->lock);
-    if (did) r->busy_s += took;
     if (--s->inside == 0) pthread_cond_broadcast(&r->left);
     return did;
 }
@@ -103,13 +101,29 @@ unsigned readers_threads(const struct readers *r)
     return r ? r->n : 0;
 }
 
-double readers_busy(struct readers *r)
+void readers_begin(struct readers *r)
+{
+    if (!r) return;
+    pthread_mutex_lock(&r->lock);
+    if (r->reads++ == 0) r->since = os_now();
+    pthread_mutex_unlock(&r->lock);
+}
+
+void readers_end(struct readers *r)
+{
+    if (!r) return;
+    pthread_mutex_lock(&r->lock);
+    if (--r->reads == 0) r->read_s += os_now() - r->since;
+    pthread_mutex_unlock(&r->lock);
+}
+
+double readers_read_s(struct readers *r)
 {
     if (!r) return 0;
     pthread_mutex_lock(&r->lock);
-    double busy = r->busy_s;
+    double s = r->read_s + (r->reads ? os_now() - r->since : 0);
     pthread_mutex_unlock(&r->lock);
-    return busy;
+    return s;
 }
 
 void readers_add(struct readers *r, enum readers_rank rank, readers_fn fn, void *user)

@@ -24,8 +24,12 @@ unsigned readers_threads(const struct readers *r);
 void readers_add(struct readers *r, enum readers_rank rank, readers_fn fn, void *user);
 /* Waits until no thread is in the source. r may be NULL. */
 void readers_remove(struct readers *r, enum readers_rank rank);
-/* Seconds that all threads together have spent with reads. 0 for NULL. */
-double readers_busy(struct readers *r);
+/* Around every read that a source has done, by these threads or by one that could not wait. r may
+ * be NULL. */
+void readers_begin(struct readers *r);
+void readers_end(struct readers *r);
+/* Seconds in which at least one read was in flight. 0 for NULL. */
+double readers_read_s(struct readers *r);
 /* A source has something to do. May be called with a lock that the source takes. r may be NULL. */
 void readers_wake(struct readers *r);
 

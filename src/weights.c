@@ -64,7 +64,9 @@ static bool load_some(struct weights *w)
     struct err e;
     uint64_t bytes;
     pthread_mutex_unlock(&w->lock);
+    readers_begin(w->readers);
     enum status rc = weights_part_load(&w->from, p, b->block, &bytes, &e);
+    readers_end(w->readers);
     pthread_mutex_lock(&w->lock);
     w->streamed += bytes;
     if (rc && !b->err.code) b->err = e;

@@ -281,8 +281,11 @@ TEST(reads_ahead)
     uint32_t keys[] = {9, 4, 4, 11, 30};
     CHECK_OK(begin(12, 3), e);
     CHECK(use(11));
+    double by_get = readers_read_s(readers);
+    CHECK(by_get > 0);
     expert_cache_announce(c, keys, 5);
     wait_ahead(3);
+    CHECK(readers_read_s(readers) > by_get);
     for (int i = 0; i < 5; i++) CHECK(use(keys[i]));
     struct expert_cache_stats s = stats();
     CHECK_INT(s.gets, 6);

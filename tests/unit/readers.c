@@ -1,5 +1,7 @@
 /* readers: every source is served, the urgent one first, and none after it was removed. */
 #include "src/readers.h"
+
+#include "src/os.h"
 #include "tests/lib/test.h"
 
 #include <pthread.h>
@@ -67,11 +69,9 @@ TEST(all_is_done)
         }
         readers_remove(r, READERS_EXPERTS);
         readers_remove(r, READERS_LAYERS);
-        CHECK(readers_busy(r) > 0);
         readers_close(r);
     }
     CHECK_INT(readers_threads(NULL), 0);
-    CHECK(readers_busy(NULL) == 0);
 }
 
 /* While there are experts to read, layers wait. */
@@ -94,6 +94,34 @@ TEST(experts_first)
     readers_remove(r, READERS_EXPERTS);
     readers_remove(r, READERS_LAYERS);
     readers_close(r);
+}
+
+/* Time with reads in flight: at least one, however many, and none between. */
+TEST(time_of_reads)
+{
+    struct readers *r;
+    CHECK_OK(readers_open(&r, 1, &e), e);
+    CHECK(readers_read_s(r) == 0);
+    double before = os_now();
+    readers_begin(r);
+    double since = os_now();
+    for (int i = 0; i < 3; i++) readers_begin(r);
+    while (os_now() - since < 0.002) sched_yield();
+    double until = os_now(), now = readers_read_s(r);
+    CHECK(now >= until - since);
+    CHECK(now <= os_now() - before);
+    for (int i = 0; i < 3; i++) readers_end(r);
+    CHECK(readers_read_s(r) >= now);
+    readers_end(r);
+    double after = os_now(), all = readers_read_s(r);
+    CHECK(all >= now);
+    CHECK(all <= after - before);
+    while (os_now() - after < 0.002) sched_yield();
+    CHECK(readers_read_s(r) == all);
+    readers_close(r);
+    readers_begin(NULL);
+    readers_end(NULL);
+    CHECK(readers_read_s(NULL) == 0);
 }
 
 struct removal {

@@ -143,6 +143,7 @@ TEST(read_ahead_of_use)
         while (streamed() < at[i + 2]) sched_yield();
         CHECK(streamed() == at[i + 2]);
     }
+    CHECK(readers_read_s(readers) > 0);
     end();
     begin(first + 1, true, 3);
     for (unsigned i = 0; i < 3 * config.layers; i++) CHECK(layer_sum(i % config.layers) != 0);
