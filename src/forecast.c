@@ -9,6 +9,7 @@
 #define LOSS         0.2  /* share of the shorter of reading and computing that is not hidden */
 #define FORESEEN     0.97 /* chance of experts that are read before their layer is reached */
 #define AHEAD_PART   16   /* of the slots hold such ones at most (expert_cache.h) */
+#define AHEAD_LEAST  8    /* but at least so many */
 #define JOINS        16   /* forks of the pool in a layer */
 #define VISION_SHARE 0.5  /* of the cores, while sweeps could use all of them */
 #define ROUNDS       4    /* of all sequences, before a long queue is taken to go on alike */
@@ -148,9 +149,9 @@ static double compute_s(const struct forecast *f, const struct forecast_rows *r,
 /* Of the fetches, those that can be under way while attention is computed. */
 static double foreseen(const struct forecast *f, double rows)
 {
-    double slots = (double)f->plan->expert_slots / AHEAD_PART;
+    double slots = most((double)f->plan->expert_slots / AHEAD_PART, AHEAD_LEAST);
     return least((double)f->model->expert_count * needed(f->use, rows, f->cached, FORESEEN),
-                 config_moe_layers(f->model->config) * most(slots, SPARE_SLOTS));
+                 config_moe_layers(f->model->config) * slots);
 }
 
 void forecast_sweep(const struct forecast *f, const struct forecast_rows *r,
