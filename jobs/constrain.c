@@ -24,6 +24,7 @@ struct constrain {
     struct json_state state;
     struct reply *where; /* only to know the channel */
     bool lost;           /* text that the grammar did not allow, or a fault: no more masks */
+    enum status fault;
 };
 
 enum status constrain_vocab_open(struct constrain_vocab **out, const struct tok *t, struct err *e)
@@ -93,7 +94,13 @@ void constrain_push(struct constrain *c, int32_t id)
     if (reply_channel(c->where) == REPLY_CONTENT && !tok_is_special(c->tok, id) &&
         !json_state_push(&c->state, bytes, n))
         c->lost = true;
-    if (reply_push(c->where, id, &state, NULL) || state != REPLY_OPEN) c->lost = true;
+    c->fault = reply_push(c->where, id, &state, NULL);
+    if (c->fault || state != REPLY_OPEN) c->lost = true;
+}
+
+enum status constrain_fault(const struct constrain *c, struct err *e)
+{
+    return c && c->fault ? err_set(e, c->fault, "no memory to keep an answer to its form") : OK;
 }
 
 static bool ends(const struct constrain *c, int32_t id)
@@ -110,7 +117,8 @@ static void mask(void *user, float *logits, size_t vocab)
     struct constrain_vocab *v = c->vocab;
     bool may_end = json_state_can_end(&c->state);
     pthread_mutex_lock(&v->lock);
-    if (json_mask_fill(v->mask, &c->state, v->bits, NULL) == OK)
+    c->fault = json_mask_fill(v->mask, &c->state, v->bits, NULL);
+    if (!c->fault)
         for (size_t i = 0; i < vocab; i++) {
             bool allowed = i < tok_vocab(c->tok) && v->bits[i / 32] >> (i % 32) & 1;
             if (!allowed && !(may_end && ends(c, (int32_t)i))) logits[i] = -INFINITY;

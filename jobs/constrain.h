@@ -30,6 +30,8 @@ enum status constrain_open(struct constrain **out, const struct constrain_opts *
 void constrain_close(struct constrain *c);
 /* A token that stands. */
 void constrain_push(struct constrain *c, int32_t id);
+/* Whether the last token was drawn without its mask: the answer must not be used. c may be NULL. */
+enum status constrain_fault(const struct constrain *c, struct err *e);
 /* What the engine calls; borrows c. */
 struct constraint constrain_face(struct constrain *c);
 

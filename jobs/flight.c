@@ -88,7 +88,8 @@ bool flight_token(struct flight *f, int32_t id)
         return false;
     }
     f->tokens[f->n_tokens++] = id;
-    f->err.code = reply_push(f->reply, id, &f->state, &f->err);
+    f->err.code = constrain_fault(f->constrain, &f->err);
+    if (!f->err.code) f->err.code = reply_push(f->reply, id, &f->state, &f->err);
     return !f->err.code && f->state == REPLY_OPEN;
 }
 

@@ -120,6 +120,7 @@ TEST(only_the_response_is_bound)
 {
     struct job j = {.format = CHAT_TEXT};
     CHECK(start(&j) == NULL);
+    CHECK(constrain_fault(NULL, NULL) == OK);
     j.format = CHAT_JSON_OBJECT;
     j.settings.effort = "low";
     struct constrain *c = start(&j);
@@ -128,6 +129,7 @@ TEST(only_the_response_is_bound)
     float logits[VOCAB] = {0};
     face.mask(face.user, logits, VOCAB);
     for (size_t i = 0; i < VOCAB; i++) CHECK(logits[i] == 0);
+    CHECK(constrain_fault(c, NULL) == OK);
     constrain_close(c);
 }
 
