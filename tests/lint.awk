@@ -44,7 +44,7 @@ function is_file(path,    ignored, there) {
 function check_include(line, s,    target) {
     target = s
     sub(/^[^"]*"/, "", target); sub(/".*/, "", target)
-    if (target !~ /^(src|vision|jobs|tests)\//) finding("includes", line, "\"" target "\" is not written from the root")
+    if (target !~ /^(src|vision|jobs|tests|examples)\//) finding("includes", line, "\"" target "\" is not written from the root")
     else if (!is_file(target)) finding("includes", line, "\"" target "\" is no file")
     else if (product && target ~ /^tests\//) finding("layers", line, "the program includes a test: " target)
     else if (product) check_layer(line, target)

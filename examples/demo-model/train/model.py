@@ -16,6 +16,8 @@ from torch import nn
 
 import kda
 import microscaling
+import native_text
+import native_tower
 import world
 
 
@@ -221,6 +223,8 @@ class KDA(nn.Module):
         return F.silu(sum(past[:, i:i + time] * taps[:, i] for i in range(self.c.kernel)))
 
     def forward(self, x, rows):
+        if native_text.use(x):
+            return native_text.kda(self, x, rows)
         c = self.c
         *qkv, gate, f, beta = linear(x, self.q_proj, self.k_proj, self.v_proj, self.g_proj, self.f_a_proj, self.b_proj)
         decay = self.f_b_proj(f)
@@ -249,6 +253,8 @@ class MLA(nn.Module):
         self.o_proj = Weight(c.hidden, c.heads * c.value, std=(2 * c.layers * c.heads * c.value) ** -0.5)
 
     def forward(self, x, rows):
+        if native_text.use(x):
+            return native_text.mla(self, x, rows)
         c = self.c
         qa, kva, gate = linear(x, self.q_a_proj, self.kv_a_proj_with_mqa, self.g_proj)
         latent, shared_key = kva.split([c.kv_rank, c.rope], -1)
@@ -269,6 +275,8 @@ class MLP(nn.Module):
         self.down_proj = Weight(c.hidden, width, std=(2 * c.layers * width) ** -0.5)
 
     def forward(self, x):
+        if native_text.use(x):
+            return native_text.mlp(self, x)
         return self.down_proj(situ(self.c, *linear(x, self.gate_proj, self.up_proj)))
 
 
@@ -331,6 +339,9 @@ class MoE(nn.Module):
         self.count, self.chosen = None, None  # of the last forward
 
     def forward(self, x):
+        if native_text.use(x):
+            y, self.chosen, self.count = native_text.moe(self, x)
+            return y
         self.chosen, weight = self.gate(x)
         latent = self.routed_expert_down_proj(x)
         y, self.count = self.experts(latent, self.chosen, weight)
@@ -350,14 +361,14 @@ class Layer(nn.Module):
 
     def forward(self, live, blocks, rows):
         """live [rows][hidden]; blocks: the list of stored sums, to which this layer may add."""
-        x = mix(blocks + [live], self.self_attention_res_norm, self.self_attention_res_proj)
-        attention = self.self_attn(self.input_layernorm(x), rows).float()
+        x = mixed(blocks + [live], self.self_attention_res_norm, self.self_attention_res_proj, self.input_layernorm)
+        attention = self.self_attn(x, rows).float()
         if self.opens:
             blocks.append(live)
             live = attention
         else:
             live = live + attention
-        x = self.post_attention_layernorm(mix(blocks + [live], self.mlp_res_norm, self.mlp_res_proj))
+        x = mixed(blocks + [live], self.mlp_res_norm, self.mlp_res_proj, self.post_attention_layernorm)
         return live + (self.mlp if self.dense else self.block_sparse_moe)(x).float()
 
 
@@ -392,6 +403,13 @@ def mix(candidates, norm, proj):
         return Mixture.apply(norm.eps, norm.weight * proj.weight[0], *candidates)
 
 
+def mixed(candidates, query_norm, query_proj, norm):
+    """norm(mix(...))."""
+    if native_text.use(candidates[-1]):
+        return native_text.mix(candidates, query_norm, query_proj, norm)
+    return norm(mix(candidates, query_norm, query_proj))
+
+
 class Rows:
     """Where the ids of a padded batch are: everything but attention runs on [rows][...] without the padding."""
 
@@ -399,6 +417,7 @@ class Rows:
         """real [batch][time], bool."""
         self.shape = real.shape
         self.at = real.flatten().nonzero()[:, 0]
+        self.first = F.pad(real.sum(1).cumsum(0), (1, 0))  # the first row of each conversation, and their end
 
     def spread(self, x):
         out = x.new_zeros(self.shape[0] * self.shape[1], *x.shape[1:])
@@ -420,7 +439,7 @@ class Trunk(nn.Module):
         blocks, live = [], x
         for layer in self.layers:
             live = layer(live, blocks, rows)
-        return self.norm(mix(blocks + [live], self.output_attn_res_norm, self.output_attn_res_proj))
+        return mixed(blocks + [live], self.output_attn_res_norm, self.output_attn_res_proj, self.norm)
 
 
 class Language(nn.Module):
@@ -458,9 +477,11 @@ class Demo(nn.Module):
 
     def see(self, pixels, places, grids):
         """Image rows [n][patches / 4][hidden] and which of them are real."""
-        rows = self.mm_projector(self.vision_tower(pixels, places, grids))
-        count = (grids[:, 0] * grids[:, 1] // 4)[:, None]
-        return rows, torch.arange(rows.shape[1], device=rows.device) < count
+        real = torch.arange(pixels.shape[1] // 4, device=pixels.device) < (grids[:, 0] * grids[:, 1] // 4)[:, None]
+        if native_tower.fits(self.vision_tower, pixels):
+            rows = self.mm_projector(native_tower.tower(self.vision_tower, pixels, places, grids, turns).unsqueeze(0))[0]
+            return Rows(real).spread(rows), real
+        return self.mm_projector(self.vision_tower(pixels, places, grids)), real
 
     def read(self, ids, image_rows=None):
         """Final hidden states [ids without padding][hidden]; image_rows [n][hidden] take the places of the media ids in
