@@ -20,6 +20,33 @@ class Dialogue:
     effort: str = ""  # with thinking: low, high, max or not said
 
 
+def mean(names, weights, factors):
+    """The factor of a group of tasks that are drawn by weights (1 where there is none)."""
+    weights = {n: weights.get(n, 1.0) for n in names}
+    return sum(w * factors.get(n, 1.0) for n, w in weights.items()) / sum(weights.values())
+
+
+class Mixture:
+    """How often what is drawn. factors: {task: how many times as often as usual}, 1 where it says nothing. Groups of tasks
+    (text alone, two pictures, a kind of picture) become as much more frequent as their tasks on average."""
+
+    LEAST = 0.05
+
+    def __init__(self, factors={}):
+        self.factors = {n: max(self.LEAST, f) for n, f in factors.items()}
+        asked = {kind: mean(table, questions.WEIGHTS, self.factors) for kind, table in questions.ASK.items()}
+        self.kinds = {kind: share * asked[kind] for kind, share in scenes.KINDS.items()}
+        text = 0.22 * mean([*questions.TEXT_JOBS, "json_text_job"], questions.TEXT_WEIGHTS, self.factors)
+        two = 0.08 * mean(questions.ASK_TWO, {}, self.factors)
+        one = 0.70 * sum(self.kinds.values()) / sum(scenes.KINDS.values())
+        self.text, self.two = text / (text + two + one), two / (text + two + one)
+        self.follow_up, self.text_follow_up = (min(0.8, chance * self.factors.get(name, 1.0)) for name, chance in
+                                               (("follow_up", 0.25), ("text_follow_up", 0.15)))
+
+
+USUAL = Mixture()
+
+
 def thought(dialogue):
     if not dialogue.scenes:
         return "A text question."
@@ -35,14 +62,14 @@ def end_with_schema(turns):
     return [t for t in turns if not t.schema] + with_schema[:1]
 
 
-def about_picture(rng, scene, most):
-    turns = (questions.follow_up(rng, scene) or []) if rng.random() < 0.25 else []
+def about_picture(rng, scene, most, mixture):
+    turns = (questions.follow_up(rng, scene) or []) if rng.random() < mixture.follow_up else []
     prompts = {t.prompt for t in turns}
     tasks = {t.task for t in turns} & {"caption"}
     for _ in range(12):
         if len(turns) >= most:
             break
-        q = questions.ask(rng, scene)
+        q = questions.ask(rng, scene, factors=mixture.factors)
         if q.prompt not in prompts and q.task not in tasks:
             turns.append(q)
             prompts.add(q.prompt)
@@ -50,35 +77,38 @@ def about_picture(rng, scene, most):
     return Dialogue([scene], end_with_schema(turns))
 
 
-def about_two(rng, pick):
+def about_two(rng, pick, mixture):
     while True:
         both = [pick(), pick()]
         if rng.random() < 0.6:
             both = [scenes.any_scene(rng, "shapes", (1, 1, 2, 3)) for _ in both]
         turns = {}
         for _ in range(rng.randint(2, 4)):
-            q = questions.ask_two(rng, both)
+            q = questions.ask_two(rng, both, factors=mixture.factors)
             turns[q.prompt] = q
         return Dialogue(both, list(turns.values()))
 
 
-def without_picture(rng):
+def without_picture(rng, mixture=USUAL):
     turns = []
     for _ in range(rng.randint(2, 5)):
-        turns += questions.text_follow_up(rng) if rng.random() < 0.15 else [questions.text_job(rng)]
+        if rng.random() < mixture.text_follow_up:
+            turns += questions.text_follow_up(rng)
+        else:
+            turns.append(questions.text_job(rng, factors=mixture.factors))
     return Dialogue([], end_with_schema(turns))
 
 
-def lesson(rng, counts):
-    """One conversation of the mixture: 70 % about a picture, 8 % about two, 22 % without."""
+def lesson(rng, counts, mixture=USUAL):
+    """One conversation of the mixture, usually 70 % about a picture, 8 % about two, 22 % without."""
     kind = rng.random()
-    if kind < 0.22:
-        dialogue = without_picture(rng)
-    elif kind < 0.30:
-        dialogue = about_two(rng, lambda: scenes.any_scene(rng, counts=counts))
+    if kind < mixture.text:
+        dialogue = without_picture(rng, mixture)
+    elif kind < mixture.text + mixture.two:
+        dialogue = about_two(rng, lambda: scenes.any_scene(rng, counts=counts, kinds=mixture.kinds), mixture)
     else:
-        scene = scenes.any_scene(rng, counts=counts)
-        dialogue = about_picture(rng, scene, 2 if scene.kind == "flag" else 4)
+        scene = scenes.any_scene(rng, counts=counts, kinds=mixture.kinds)
+        dialogue = about_picture(rng, scene, 2 if scene.kind == "flag" else 4, mixture)
     dialogue.thinking = rng.random() < 0.08
     if dialogue.thinking and rng.random() < 0.3:
         dialogue.effort = rng.choice(["low", "high", "max"])

@@ -260,13 +260,13 @@ WEIGHTS = {"caption": 2.0, "read": 2.5, "exists": 1.3, "json_count": 0.5, "json_
            "chart_count": 0.5}
 
 
-def ask(rng, scene, task=None):
-    """A question of this task, or None; without a task: of any that the scene has one for."""
+def ask(rng, scene, task=None, factors={}):
+    """A question of this task, or None; without a task: of any that the scene has one for, factors[task] times as often."""
     table = ASK[scene.kind]
     if task:
         return table[task](rng, scene) if task in table else None
     names = list(table)
-    weights = [WEIGHTS.get(n, 1.0) for n in names]
+    weights = [WEIGHTS.get(n, 1.0) * factors.get(n, 1.0) for n in names]
     while True:
         if question := table[rng.choices(names, weights)[0]](rng, scene):
             return question
@@ -320,12 +320,15 @@ def ask_one(rng, scenes):
     return Question("two_one", prompt.format(where), question.answer) if question else None
 
 
-def ask_two(rng, scenes, task=None):
-    table = {"two_which": ask_which, "two_more": ask_more, "two_one": ask_one}
+ASK_TWO = {"two_which": ask_which, "two_more": ask_more, "two_one": ask_one}
+
+
+def ask_two(rng, scenes, task=None, factors={}):
     if task:
-        return table[task](rng, scenes)
+        return ASK_TWO[task](rng, scenes)
+    weights = [factors.get(n, 1.0) for n in ASK_TWO]
     while True:
-        if question := table[rng.choice(list(table))](rng, scenes):
+        if question := ASK_TWO[rng.choices(list(ASK_TWO), weights)[0]](rng, scenes):
             return question
 
 
@@ -469,7 +472,7 @@ TEXT_JOBS = {
 }
 # What a table can answer needs fewer lessons than what must be worked out.
 TEXT_WEIGHTS = {"add": 2.5, "sub": 1.5, "reverse": 1.5, "sort": 1.5, "max": 1.5, "greater": 1.2, "fact": 0.7, "mix": 0.4,
-                "opposite": 0.5, "capital": 0.6, "after": 0.6, "before": 0.6}
+                "opposite": 0.5, "capital": 0.6, "after": 0.6, "before": 0.6, "json_text_job": 1.2}
 
 
 def json_job(rng):
@@ -481,6 +484,7 @@ def json_job(rng):
                          letters=len(word))
 
 
-def text_job(rng, task=None):
-    task = task or rng.choices([*TEXT_JOBS, "json_text_job"], [TEXT_WEIGHTS.get(n, 1.0) for n in TEXT_JOBS] + [1.2])[0]
+def text_job(rng, task=None, factors={}):
+    names = [*TEXT_JOBS, "json_text_job"]
+    task = task or rng.choices(names, [TEXT_WEIGHTS.get(n, 1.0) * factors.get(n, 1.0) for n in names])[0]
     return json_job(rng) if task == "json_text_job" else Question(task, *TEXT_JOBS[task](rng))

@@ -10,6 +10,7 @@ import world
 from processor import fit
 
 FONTS = 7  # draw.py has as many
+KINDS = {"shapes": 56, "text": 22, "flag": 8, "chart": 14}  # percent of the lessons' pictures
 
 
 @dataclass
@@ -179,9 +180,9 @@ def chart(rng, easy=0):
     return scene
 
 
-def any_scene(rng, kind=None, counts=(1, 2, 2, 3, 3, 4, 4, 5, 6)):
+def any_scene(rng, kind=None, counts=(1, 2, 2, 3, 3, 4, 4, 5, 6), kinds=KINDS):
     """A picture of this kind, or of any in the mixture of the lessons."""
-    kind = kind or rng.choices(("shapes", "text", "flag", "chart"), (56, 22, 8, 14))[0]
+    kind = kind or rng.choices(list(kinds), kinds.values())[0]
     if kind == "shapes":
         return shapes(rng, rng.choice(counts))
     return {"text": text, "flag": flag, "chart": chart}[kind](rng)
