@@ -48,9 +48,6 @@ class Plan:
             return "sight", step / sight
         return "lessons", min(1.0, (step - sight) / max(1, steps - sight))
 
-    def progress(self, step):
-        return min(1.0, step / self.steps.value)
-
     def since_stage(self, step):
         return step - self.sight.value if step >= self.sight.value else step
 
@@ -114,12 +111,16 @@ def groups(model):
 
 
 def rate(plan, step, highest):
+    """A cosine in each stage; the first one does not go down as far."""
+    stage, within = plan.at(step)
     warm_up = min(1.0, (plan.since_stage(step) + 1) / 100)
-    return highest * warm_up * (0.03 + 0.97 * 0.5 * (1 + math.cos(math.pi * plan.progress(step))))
+    lowest = 0.4 if stage == "sight" else 0.03
+    return highest * warm_up * (lowest + (1 - lowest) * 0.5 * (1 + math.cos(math.pi * within)))
 
 
 def balance(model, progress, loads):
-    """The vendor's way to even loads: the bias of an expert used less than the mean goes up by a fixed step, else down."""
+    """The vendor's way to even loads: the bias of an expert used less than the mean goes up by a fixed step, else down.
+    progress: within the stage."""
     if progress > 0.95:
         return
     step = max(0.0005, 0.01 * (1 - progress) ** 3)
@@ -277,12 +278,11 @@ class Trainer:
     def learn(self, batch, totals, wish):
         """A step of all processes. wish: stop after it; gives whether any of them wants that."""
         rank = self.team.rank
-        progress = self.plan.progress(self.step)
         stage, within = self.plan.at(self.step)
         for group in self.shared.optimizer.param_groups:
             group["lr"] = rate(self.plan, self.step, self.saved["rate"])
         for moe in self.model.moe():
-            moe.experts.rounded = progress > 0.5
+            moe.experts.rounded = stage == "lessons" and within > 0.5
         log = {}
         with self.cast():
             loss = loss_of(self.model, batch, stage, within, totals, log)
@@ -300,7 +300,7 @@ class Trainer:
         norm = self.shared.norm()
         if math.isfinite(norm):
             self.shared.update(min(1.0, 1 / (norm + 1e-6)))
-            balance(self.model, progress, loads)
+            balance(self.model, within, loads)
             self.skipped = 0
         else:
             self.shared.update(None)
