@@ -87,9 +87,10 @@ bool flight_token(struct flight *f, int32_t id)
                 (long long)f->job.id);
         return false;
     }
-    f->tokens[f->n_tokens++] = id;
     f->err.code = constrain_fault(f->constrain, &f->err);
-    if (!f->err.code) f->err.code = reply_push(f->reply, id, &f->state, &f->err);
+    if (f->err.code) return false; /* not a token to be saved */
+    f->tokens[f->n_tokens++] = id;
+    f->err.code = reply_push(f->reply, id, &f->state, &f->err);
     return !f->err.code && f->state == REPLY_OPEN;
 }
 
