@@ -5,6 +5,7 @@
 
 #include "src/expert_io.h"
 #include "src/mem.h"
+#include "src/readers.h"
 #include "src/safetensors.h"
 
 #include <stdbool.h>
@@ -16,7 +17,7 @@ struct bench_io_loop {
     double bytes_s;
 };
 #define BENCH_IO_LOOPS   6
-#define BENCH_IO_READERS 4 /* threads of the cache, as in the engine */
+#define BENCH_IO_READERS READERS_THREADS
 
 struct bench_io_opts {
     struct mem *mem;

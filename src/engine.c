@@ -6,8 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define READERS 4
-
 static enum status open_experts(struct engine *g, const struct engine_opts *o, struct err *e)
 {
     if (!config_moe_layers(&g->config)) return OK;
@@ -70,7 +68,7 @@ enum status engine_open(struct engine **out, const struct engine_opts *o, struct
     g->plan = o->plan;
     enum status rc = config_load(&g->config, o->model_dir, e);
     if (!rc) rc = safetensors_open(&g->files, o->model_dir, o->direct_io, e);
-    if (!rc && !o->no_read_ahead) rc = readers_open(&g->readers, READERS, e);
+    if (!rc && !o->no_read_ahead) rc = readers_open(&g->readers, READERS_THREADS, e);
     struct weights_source from = {g->mem, &g->config, g->files};
     if (!rc) rc = weights_open(&g->weights, &from, o->plan.pinned_layers, g->readers, e);
     if (!rc) rc = open_experts(g, o, e);

@@ -165,6 +165,12 @@ static enum status alloc_slots(struct expert_cache *c, struct err *e)
     return OK;
 }
 
+size_t expert_cache_ahead(size_t slots, unsigned readers)
+{
+    size_t least = 2 * (size_t)readers;
+    return slots / 16 > least ? slots / 16 : least;
+}
+
 enum status expert_cache_open(struct expert_cache **out, const struct expert_cache_opts *o,
                               struct err *e)
 {
@@ -174,8 +180,7 @@ enum status expert_cache_open(struct expert_cache **out, const struct expert_cac
     enum status rc = mem_alloc(o->mem, &c, sizeof *c, "expert cache", e);
     if (rc) return rc;
     c->o = *o;
-    size_t least = 2 * (size_t)readers_threads(o->readers);
-    c->ahead_max = o->slots / 16 > least ? o->slots / 16 : least;
+    c->ahead_max = expert_cache_ahead(o->slots, readers_threads(o->readers));
     pthread_mutex_init(&c->lock, NULL);
     pthread_cond_init(&c->changed, NULL);
     const struct {

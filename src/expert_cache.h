@@ -32,6 +32,9 @@ struct expert_cache_opts {
     void *user;
 };
 
+/* How many of so many slots may hold records read ahead of use. */
+size_t expert_cache_ahead(size_t slots, unsigned readers);
+
 /* Takes whole slots from the budget; E_BUDGET if they do not fit. End with expert_cache_close. */
 enum status expert_cache_open(struct expert_cache **out, const struct expert_cache_opts *o,
                               struct err *e);

@@ -1,6 +1,8 @@
 /* The cost of one sweep, and a queue of like jobs followed through its sweeps. */
 #include "src/forecast.h"
 
+#include "src/expert_cache.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,8 +10,6 @@
 #define SPARE_SLOTS  12   /* being read or borrowed: not part of what stays cached */
 #define LOSS         0.2  /* share of the shorter of reading and computing that is not hidden */
 #define FORESEEN     0.97 /* chance of experts that are read before their layer is reached */
-#define AHEAD_PART   16   /* of the slots hold such ones at most (expert_cache.h) */
-#define AHEAD_LEAST  8    /* but at least so many */
 #define JOINS        16   /* forks of the pool in a layer */
 #define VISION_SHARE 0.5  /* of the cores, while sweeps could use all of them */
 #define ROUNDS       4    /* of all sequences, before a long queue is taken to go on alike */
@@ -149,7 +149,7 @@ static double compute_s(const struct forecast *f, const struct forecast_rows *r,
 /* Of the fetches, those that can be under way while attention is computed. */
 static double foreseen(const struct forecast *f, double rows)
 {
-    double slots = most((double)f->plan->expert_slots / AHEAD_PART, AHEAD_LEAST);
+    double slots = (double)expert_cache_ahead(f->plan->expert_slots, READERS_THREADS);
     return least((double)f->model->expert_count * needed(f->use, rows, f->cached, FORESEEN),
                  config_moe_layers(f->model->config) * slots);
 }

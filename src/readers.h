@@ -10,6 +10,8 @@
 
 #include <stdbool.h>
 
+#define READERS_THREADS 4 /* of an engine */
+
 struct readers;
 enum readers_rank { READERS_EXPERTS, READERS_LAYERS, READERS_RANKS };
 /* Does one read; false: there is nothing to do now. Called from several threads at once. */
