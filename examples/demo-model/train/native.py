@@ -16,6 +16,8 @@ import sys
 import tempfile
 from pathlib import Path
 
+import torch
+
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[2]
 CACHE = ROOT / "build" / "native"
@@ -39,6 +41,12 @@ def set(on):
 
 def enabled():
     return _wanted and _usable()
+
+
+def asked(x):
+    """Whether native code is wanted for x: on a CPU, where autocast has products in BF16."""
+    return (x.device.type == "cpu" and torch.is_autocast_enabled("cpu") and torch.get_autocast_dtype("cpu") == torch.bfloat16
+            and enabled())
 
 
 @functools.cache
@@ -92,4 +100,4 @@ def _argument(a):
         return ctypes.c_float(a)
     if isinstance(a, tuple):
         return ctypes.c_void_p(a[0].data_ptr() + a[1] * a[0].element_size())
-    return ctypes.c_void_p(a.data_ptr()) if hasattr(a, "data_ptr") else a
+    return ctypes.c_void_p(a.data_ptr()) if isinstance(a, torch.Tensor) else a

@@ -29,7 +29,7 @@ INLINE float largest_of(vec x)
 /* 2^n times a polynomial; scalef saturates by itself */
 INLINE vec exp_of(vec x)
 {
-    vec t = x * splat(1.44269504f), n = _mm512_roundscale_ps(t, 8), g = t - n;
+    vec t = x * splat(LOG2_E), n = _mm512_roundscale_ps(t, 8), g = t - n;
     vec p = splat(0.000154690f);
     p = madd(p, g, splat(0.00133898091f));
     p = madd(p, g, splat(0.00961842425f));

@@ -5,6 +5,7 @@ import ctypes
 
 import torch
 
+import native
 import native_product
 from native import call
 from native_product import apply, apply_back, weight_gradient
@@ -15,8 +16,7 @@ BF16, F32 = torch.bfloat16, torch.float32
 
 def use(x):
     """Whether the layers of x run here: where autocast would have products in BF16. Whoever wants F32 gets it from torch."""
-    return (x.device.type == "cpu" and torch.is_autocast_enabled("cpu") and torch.get_autocast_dtype("cpu") == BF16
-            and x.shape[-1] % 16 == 0 and native_product.ready())
+    return native.asked(x) and x.shape[-1] % 16 == 0 and native_product.ready()
 
 
 def stacked(*weights):

@@ -10,8 +10,8 @@ import torch
 import torch.nn.functional as F
 
 import native
-import native_product
 from native import call
+from native_product import apply, apply_back, weight_gradient
 
 HEAD = 24  # of native_attention.c
 BF16 = torch.bfloat16
@@ -20,25 +20,8 @@ BF16 = torch.bfloat16
 def fits(tower, pixels):
     """Whether the kernels compute what is asked for: bf16 on a CPU."""
     c = tower.c
-    return (pixels.device.type == "cpu" and pixels.dtype == torch.uint8
-            and torch.is_autocast_enabled("cpu") and torch.get_autocast_dtype("cpu") == BF16
-            and c.tower == c.tower_heads * HEAD and c.tower % 16 == 0 and c.tower_mlp % 16 == 0 and native.enabled())
-
-
-def product(rows, matrix):
-    """rows times matrix transposed, BF16; the matrix is F32."""
-    return native_product.apply(rows, matrix) if native_product.ready() else torch.mm(rows, matrix.to(BF16).t())
-
-
-def product_backward(d_product, matrix):
-    return native_product.apply_back(d_product, matrix) if native_product.ready() else torch.mm(d_product, matrix.to(BF16))
-
-
-def weight_gradient(d_product, rows):
-    """F32."""
-    if native_product.ready():
-        return native_product.weight_gradient(d_product, rows)
-    return torch.mm(d_product.t(), rows).float()
+    return (native.asked(pixels) and pixels.dtype == torch.uint8 and c.tower == c.tower_heads * HEAD and c.tower % 16 == 0
+            and c.tower_mlp % 16 == 0)
 
 
 class Pictures:
@@ -83,13 +66,13 @@ class Blocks(torch.autograd.Function):
         x, y, kept = x.clone(), None, []
         for in_qkv, in_wo, in_fc0, in_fc1 in zip(*matrices):
             normal0, inverse0 = add_normalize(x, y, epsilon)
-            qkv = product(normal0, in_qkv)
+            qkv = apply(normal0, in_qkv)
             mixed, log_sums = pictures.attention(qkv)
-            normal1, inverse1 = add_normalize(x, product(mixed, in_wo), epsilon)
-            inner = product(normal1, in_fc0)
+            normal1, inverse1 = add_normalize(x, apply(mixed, in_wo), epsilon)
+            inner = apply(normal1, in_fc0)
             outer = torch.empty_like(inner)
             call("gelu", inner, outer, inner.numel())
-            y = product(outer, in_fc1)
+            y = apply(outer, in_fc1)
             if keep:
                 kept.append((normal0, inverse0, qkv, mixed, log_sums, normal1, inverse1, inner))
         call("add", x, y, x.numel())
@@ -107,15 +90,15 @@ class Blocks(torch.autograd.Function):
         for n in reversed(range(len(norm0))):
             normal0, inverse0, qkv, mixed, log_sums, normal1, inverse1, inner = ctx.kept.pop()
             in_qkv, in_wo, in_fc0, in_fc1 = (w[n] for w in ctx.matrices)
-            d_inner, outer = product_backward(rounded, in_fc1), torch.empty_like(inner)
+            d_inner, outer = apply_back(rounded, in_fc1), torch.empty_like(inner)
             call("gelu_backward", inner, d_inner, outer, inner.numel())
             d_fc1[n] = weight_gradient(rounded, outer)
             d_fc0[n] = weight_gradient(d_inner, normal1)
-            normalize_backward(normal1, inverse1, product_backward(d_inner, in_fc0), d_x, rounded)
+            normalize_backward(normal1, inverse1, apply_back(d_inner, in_fc0), d_x, rounded)
             d_wo[n] = weight_gradient(rounded, mixed)
-            d_qkv = ctx.pictures.attention_backward(qkv, mixed, log_sums, product_backward(rounded, in_wo))
+            d_qkv = ctx.pictures.attention_backward(qkv, mixed, log_sums, apply_back(rounded, in_wo))
             d_wqkv[n] = weight_gradient(d_qkv, normal0)
-            normalize_backward(normal0, inverse0, product_backward(d_qkv, in_qkv), d_x, rounded)
+            normalize_backward(normal0, inverse0, apply_back(d_qkv, in_qkv), d_x, rounded)
         d_norm0, d_norm1 = (d_wqkv * wqkv).sum(1), (d_fc0 * fc0).sum(1)
         grads = d_norm0, d_norm1, d_wqkv * norm0.unsqueeze(1), d_wo, d_fc0 * norm1.unsqueeze(1), d_fc1
         return None, None, None, d_x, *(one for grad in grads for one in grad.unbind())

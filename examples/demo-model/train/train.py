@@ -92,13 +92,7 @@ def options():
 
 
 def has_fast_bf16(device):
-    if device == "cuda" or torch.cpu._is_amx_tile_supported():
-        return True
-    try:
-        with open("/proc/cpuinfo") as f:
-            return "avx512_bf16" in f.read().split()
-    except OSError:
-        return False
+    return device == "cuda" or torch.cpu._is_amx_tile_supported() or torch.cpu._is_avx512_bf16_supported()
 
 
 def groups(model):
