@@ -7,7 +7,7 @@
 
 #define V           8
 #define TILE_ROWS   6
-#define DIRECT_ROWS 2
+#define DIRECT_ROWS 4
 typedef __m256 vf;
 #define vload  _mm256_loadu_ps
 #define vstore _mm256_storeu_ps

@@ -8,6 +8,7 @@
  * tables, the odd one of the pair is added first: blocks of 512 columns, a chain of every other
  * pair. Pairs travel as the bits of a float. */
 #define tile_fma pair_fma
+#define FMA_NAME "vdpbf16ps"
 #include "src/kern.h"
 
 #include <immintrin.h>
@@ -84,7 +85,7 @@ static void plain_pairs(const struct tile *t)
 /* A byte of W is a pair: its low half the even column, its high half the odd one. Each is brought
  * to both halves of its dword. */
 INLINE void group_pairs(const struct tile *t, size_t k, const float *scale, struct chain chain[2],
-                        int rows)
+                        struct use use)
 {
     static const uint8_t twice[4][16] = {
         {0, 0, 0, 0, 4, 4, 4, 4, 8, 8, 8, 8, 12, 12, 12, 12},
@@ -103,7 +104,7 @@ INLINE void group_pairs(const struct tile *t, size_t k, const float *scale, stru
                 vh byte = (vh)look_up(v[h][j], every_lane(twice[i]));
                 w[h] = (vf)look_up16(codes, (vb)(byte >> high));
             }
-            put(t, i % 2, k / 2 + 2 * (size_t)j + (size_t)i / 2, w, scale, chain, rows);
+            put(t, i % 2, k / 2 + 2 * (size_t)j + (size_t)i / 2, w, scale, chain, use);
         }
 }
 

@@ -65,14 +65,20 @@ static void direct_mxfp4(const struct tile *t, size_t rows);
 #define tile_fma vfma
 #endif
 
+/* The same with both vectors of W and their sums; x in memory. */
+#ifndef strip_fma
+#define strip_fma(x, w0, w1, sum0, sum1)                                                           \
+    do {                                                                                           \
+        vf every = vset1(*(x));                                                                    \
+        sum0 = tile_fma(every, w0, sum0);                                                          \
+        sum1 = tile_fma(every, w1, sum1);                                                          \
+    } while (0)
+#endif
+
 #define EACH_ROW(DO) DO(0) DO(1) DO(2) DO(3) DO(4) DO(5) DO(6) DO(7) DO(8) DO(9) DO(10) DO(11)
 #define ZERO(i)      vf a##i = vset1(0.0f), b##i = a##i;
 #define STEP(i)                                                                                    \
-    if (rows > i) {                                                                                \
-        vf s = vset1(x[i * BLOCK]);                                                                \
-        a##i = tile_fma(s, w0, a##i);                                                              \
-        b##i = tile_fma(s, w1, b##i);                                                              \
-    }
+    if (rows > i) strip_fma(x + i * BLOCK, w0, w1, a##i, b##i);
 #define ADD(i)                                                                                     \
     if (rows > i) {                                                                                \
         float *y = t->y + i * t->ldy;                                                              \
@@ -96,11 +102,8 @@ INLINE void tile_half(const struct tile *t, int rows, size_t odd)
 #define ZERO2(i)     ZERO(i) vf c##i = a##i, d##i = a##i;
 #define STEP2(i)                                                                                   \
     if (rows > i) {                                                                                \
-        vf s = vset1(x[i * BLOCK]), q = vset1(x[i * BLOCK + HALF]);                                \
-        a##i = tile_fma(s, w0, a##i);                                                              \
-        b##i = tile_fma(s, w1, b##i);                                                              \
-        c##i = tile_fma(q, w2, c##i);                                                              \
-        d##i = tile_fma(q, w3, d##i);                                                              \
+        strip_fma(x + i * BLOCK, w0, w1, a##i, b##i);                                              \
+        strip_fma(x + i * BLOCK + HALF, w2, w3, c##i, d##i);                                       \
     }
 #define ADD2(i)                                                                                    \
     if (rows > i) {                                                                                \

@@ -140,26 +140,33 @@ struct chain {
     vf sum[DIRECT_ROWS][2];
 };
 
-/* Column i of a half: into the panel with its scale (rows = 0), or times x without. */
+/* What is done with a group: columns into the panel (rows = 0), or times x of `rows` rows; the even
+ * columns, the odd ones or both. */
+struct use {
+    int rows;
+    bool half[2];
+};
+
+/* Column i of a half: into the panel with its scale, or times x without. */
 INLINE void put(const struct tile *t, int odd, size_t i, const vf w[2], const float *scale,
-                struct chain chain[2], int rows)
+                struct chain chain[2], struct use use)
 {
     size_t at = (size_t)odd * HALF + i;
-    if (rows == 0) {
+    if (!use.half[odd]) return;
+    if (use.rows == 0) {
         float *p = t->panel + at * STRIP;
         vstore(p, scaled(w[0], scale));
         vstore(p + V, scaled(w[1], scale + V));
     }
-    foreach (r, rows) {
-        vf x = vset1(t->x[(size_t)r * BLOCK + at]), *sum = chain[odd].sum[r];
-        sum[0] = tile_fma(x, w[0], sum[0]);
-        sum[1] = tile_fma(x, w[1], sum[1]);
+    foreach (r, use.rows) {
+        vf *sum = chain[odd].sum[r];
+        strip_fma(t->x + (size_t)r * BLOCK + at, w[0], w[1], sum[0], sum[1]);
     }
 }
 
 /* The 16 bytes of a group, from column k of a tile on, into a panel or times x. */
 typedef void (*group_fn)(const struct tile *t, size_t k, const float *scale, struct chain chain[2],
-                         int rows);
+                         struct use use);
 
 #ifdef look_up16
 
@@ -172,7 +179,7 @@ static const uint16_t codes[32] __attribute__((aligned(64))) = {CODES, CODES};
 /* A dword has the codes of eight columns: a column's BF16 and that of the fourth one behind it are
  * looked up at a time. */
 INLINE void group_mxfp4(const struct tile *t, size_t k, const float *scale, struct chain chain[2],
-                        int rows)
+                        struct use use)
 {
     vb v[2][4];
     fetch_next(t->s, (t->first + k) / 2);
@@ -187,7 +194,7 @@ INLINE void group_mxfp4(const struct tile *t, size_t k, const float *scale, stru
                 vf w[2];
                 foreach (h, 2)
                     w[h] = i < 2 ? low_half(words[i % 2][h]) : high_half(words[i % 2][h]);
-                put(t, odd, k / 2 + 4 * (size_t)j + (size_t)i, w, scale, chain, rows);
+                put(t, odd, k / 2 + 4 * (size_t)j + (size_t)i, w, scale, chain, use);
             }
         }
 }
@@ -207,7 +214,7 @@ INLINE void decode(vb words[2], vb codes)
 }
 
 INLINE void group_mxfp4(const struct tile *t, size_t k, const float *scale, struct chain chain[2],
-                        int rows)
+                        struct use use)
 {
     vb v[8];
     load_rows(v, t->s, (t->first + k) / 2);
@@ -218,7 +225,7 @@ INLINE void group_mxfp4(const struct tile *t, size_t k, const float *scale, stru
             decode(words, (vb)((vc)codes & 15));
             foreach (i, 2) {
                 vf w[2] = {low_half(words[i]), high_half(words[i])};
-                put(t, odd, k / 2 + 2 * (size_t)j + (size_t)i, w, scale, chain, rows);
+                put(t, odd, k / 2 + 2 * (size_t)j + (size_t)i, w, scale, chain, use);
             }
         }
 }
@@ -227,36 +234,54 @@ INLINE void group_mxfp4(const struct tile *t, size_t k, const float *scale, stru
 
 INLINE void panel_groups(const struct tile *t, float scale[BLOCK / GROUP][STRIP], group_fn group)
 {
-    for (size_t g = 0; g < t->n / GROUP; g++) group(t, g * GROUP, scale[g], NULL, 0);
+    for (size_t g = 0; g < t->n / GROUP; g++)
+        group(t, g * GROUP, scale[g], NULL, (struct use){0, {true, true}});
 }
 
 /* Sums in units of the scale of the group before become sums in units of this one's. */
-INLINE void change_unit(struct chain chain[2], const float *from, const float *to, int rows)
+INLINE void change_unit(struct chain chain[2], const float *from, const float *to, struct use use)
 {
     foreach (h, 2) {
         vf ratio = (vf)((vi)vload(from + h * V) - (vi)vload(to + h * V) + (vi)vset1(1.0f));
-        foreach (r, rows)
-            foreach (odd, 2) chain[odd].sum[r][h] *= ratio;
+        foreach (r, use.rows)
+            foreach (odd, 2)
+                if (use.half[odd]) chain[odd].sum[r][h] *= ratio;
     }
 }
 
 INLINE void direct_groups(const struct tile *t, float scale[BLOCK / GROUP][STRIP], group_fn group,
-                          int rows)
+                          struct use use)
 {
     struct chain chain[2];
     size_t n = t->n / GROUP;
-    foreach (r, rows)
+    foreach (r, use.rows)
         foreach (h, 2) chain[0].sum[r][h] = chain[1].sum[r][h] = vset1(0.0f);
     for (size_t g = 0; g < n; g++) {
-        if (g) change_unit(chain, scale[g - 1], scale[g], rows);
-        group(t, g * GROUP, NULL, chain, rows);
+        if (g) change_unit(chain, scale[g - 1], scale[g], use);
+        group(t, g * GROUP, NULL, chain, use);
     }
-    foreach (r, rows)
+    foreach (r, use.rows)
         foreach (h, 2) {
             float *y = t->y + (size_t)r * t->ldy + h * V;
-            vf unit = vload(scale[n - 1] + h * V);
-            vstore(y, vload(y) + chain[0].sum[r][h] * unit + chain[1].sum[r][h] * unit);
+            vf unit = vload(scale[n - 1] + h * V), sum = vload(y);
+            foreach (odd, 2)
+                if (use.half[odd]) sum += chain[odd].sum[r][h] * unit;
+            vstore(y, sum);
         }
+}
+
+/* With both chains of all rows in registers, or with one after the other. */
+INLINE void direct_both(const struct tile *t, float scale[BLOCK / GROUP][STRIP], group_fn group,
+                        int rows)
+{
+    direct_groups(t, scale, group, (struct use){rows, {true, true}});
+}
+
+INLINE void direct_halves(const struct tile *t, float scale[BLOCK / GROUP][STRIP], group_fn group,
+                          int rows)
+{
+    direct_groups(t, scale, group, (struct use){rows, {true, false}});
+    direct_groups(t, scale, group, (struct use){rows, {false, true}});
 }
 
 static void widen_mxfp4(const struct tile *t)
@@ -265,6 +290,22 @@ static void widen_mxfp4(const struct tile *t)
     widen_scales(t, scale);
     panel_groups(t, scale, group_mxfp4);
 }
+
+#define BOTH(n)                                                                                    \
+    case n:                                                                                        \
+        direct_both(t, scale, group, n);                                                           \
+        break;
+#define HALVES(n)                                                                                  \
+    case n:                                                                                        \
+        direct_halves(t, scale, group, n);                                                         \
+        break;
+#if DIRECT_ROWS == 8
+#define DIRECT_CASES BOTH(1) BOTH(2) BOTH(3) BOTH(4) HALVES(5) HALVES(6) HALVES(7) HALVES(8)
+#elif DIRECT_ROWS == 4
+#define DIRECT_CASES BOTH(1) BOTH(2) HALVES(3) HALVES(4)
+#else
+#define DIRECT_CASES BOTH(1) BOTH(2)
+#endif
 
 /* Few rows without a panel; with one, made by `widen`, where sums cannot change units. */
 INLINE void direct_run(const struct tile *t, size_t rows, void (*widen)(const struct tile *t),
@@ -278,20 +319,7 @@ INLINE void direct_run(const struct tile *t, size_t rows, void (*widen)(const st
         return;
     }
     switch (rows) {
-    case 1:
-        direct_groups(t, scale, group, 1);
-        break;
-    case 2:
-        direct_groups(t, scale, group, 2);
-        break;
-#if DIRECT_ROWS > 2
-    case 3:
-        direct_groups(t, scale, group, 3);
-        break;
-    case 4:
-        direct_groups(t, scale, group, 4);
-        break;
-#endif
+        DIRECT_CASES
     }
 }
 

@@ -11,12 +11,25 @@
 
 #define V           16
 #define TILE_ROWS   12
-#define DIRECT_ROWS 4
+#define DIRECT_ROWS 8
 typedef __m512 vf;
 #define vload  _mm512_loadu_ps
 #define vstore _mm512_storeu_ps
 #define vset1  _mm512_set1_ps
 #define vfma   _mm512_fmadd_ps
+
+/* Each product takes x from memory itself: a broadcast for both is a shuffle on Zen 4, and shuffles
+ * are what decoding needs. Emulation has no such instructions. */
+#ifndef KERN_EMULATED
+#ifndef FMA_NAME
+#define FMA_NAME "vfmadd231ps"
+#endif
+#define strip_fma(x, w0, w1, sum0, sum1)                                                           \
+    do {                                                                                           \
+        __asm__(FMA_NAME " %2%{1to16%}, %1, %0" : "+v"(sum0) : "v"(w0), "m"(*(x)));                \
+        __asm__(FMA_NAME " %2%{1to16%}, %1, %0" : "+v"(sum1) : "v"(w1), "m"(*(x)));                \
+    } while (0)
+#endif
 
 #include "src/kern_mm.h"
 

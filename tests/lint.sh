@@ -62,6 +62,7 @@ flags_of() {
     case $1 in
     src/kern_avx2.c) echo "-mavx2 -mfma -mf16c" ;;
     src/kern_avx512.c) echo "-mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx2 -mfma" ;;
+    src/kern_avx512bf16.c) echo "-mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512bf16 -mavx2 -mfma" ;;
     src/kern_amx.c) echo "-mamx-tile -mamx-bf16 -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512bf16 -mfma" ;;
     src/kern_neon.c) echo "--target=aarch64-linux-gnu" ;;
     esac

@@ -257,7 +257,7 @@ TEST(units_do_not_show)
     {
         for (int x = 10; x <= 106; x += 16)
             for (int scale = 4; scale <= 36 && scale + x <= 118; scale += 8)
-                for (size_t rows = 1; rows <= 5; rows++) {
+                for (size_t rows = 1; rows <= 9; rows++) {
                     struct product p = make(MXFP4, 33, 32 * (1 + test_rand(&seed) % 19), rows);
                     make_wild(&p, x, scale);
                     run_all(k, &p);
