@@ -24,6 +24,10 @@ static void pack_pairs(float *to, const float *x, size_t n);
 #define scaled scale_pairs
 static inline __m512 scale_pairs(__m512 pairs, const float *scale);
 
+/* One pair: to the sum of its chain. */
+#define dword_fma(x, k, j, dword, sum)                                                             \
+    fma_from((x) + (j) % 2 * HALF + ((k) + (j)) / 2, (vf)(dword), (sum)[(j) % 2])
+
 #include "src/kern_zmm.h"
 
 /* Scales for which every value is a normal BF16 number. */
@@ -123,14 +127,19 @@ static void direct_pairs(const struct tile *t, size_t rows)
     direct_run(t, rows, pairs_mxfp4, group_pairs);
 }
 
+static void direct_pairs_bf16(const struct tile *t, size_t rows)
+{
+    direct_line_run(t, rows, pairs_bf16);
+}
+
 static void pairs_mm_bf16(const struct mm *a)
 {
-    mm_run(a, a->cols * 2, pairs_bf16, NULL);
+    mm_run(a, a->cols * 2, pairs_bf16, direct_pairs_bf16, 2 * DIRECT_ROWS);
 }
 
 static void pairs_mm_mxfp4(const struct mm *a)
 {
-    mm_run(a, a->cols / 2, pairs_mxfp4, direct_pairs);
+    mm_run(a, a->cols / 2, pairs_mxfp4, direct_pairs, DIRECT_ROWS);
 }
 
 /* As spin, on pairs. */

@@ -51,13 +51,19 @@ INLINE void fetch_next(const struct strip *s, size_t at)
     foreach (i, STRIP / 4) __builtin_prefetch((const void *)(next + 64 * (size_t)i));
 }
 
-/* For up to DIRECT_ROWS rows a panel of MXFP4 does not pay: its values are multiplied as they are
- * decoded. A table without such code leaves DIRECT_ROWS undefined. */
+/* For few rows a panel does not pay: values are multiplied as they are decoded, for up to
+ * DIRECT_ROWS rows at a time; those of BF16, which are cheap, even twice, where there is turn_line
+ * (kern_turn.h). A table without such code leaves DIRECT_ROWS undefined. */
 #ifdef DIRECT_ROWS
 static void direct_mxfp4(const struct tile *t, size_t rows);
 #else
-#define DIRECT_ROWS  0
+#define DIRECT_ROWS  1
 #define direct_mxfp4 NULL
+#endif
+#ifdef turn_line
+static void direct_bf16(const struct tile *t, size_t rows);
+#else
+#define direct_bf16 NULL
 #endif
 
 /* What a tile does with a column of x, of W and a sum. kern_avx512bf16.c has two columns in one. */
@@ -171,10 +177,10 @@ static void tile_part(const struct tile *t, size_t rows, size_t n, tile_fn run)
     for (size_t r = 0; r < rows; r++) memcpy(t->y + r * t->ldy, y + r * STRIP, n * sizeof *y);
 }
 
-/* All rows, in tiles of nearly equal height. */
-static void tiles_run(struct tile t, size_t rows, tile_fn run)
+/* All rows, in tiles of nearly equal height, `most` rows or fewer. */
+static void tiles_run(struct tile t, size_t rows, tile_fn run, size_t most)
 {
-    for (size_t tiles = (rows + TILE_ROWS - 1) / TILE_ROWS; tiles; tiles--) {
+    for (size_t tiles = (rows + most - 1) / most; tiles; tiles--) {
         size_t r = (rows + tiles - 1) / tiles;
         if (t.s->outputs == STRIP)
             run(&t, r);
@@ -190,10 +196,10 @@ static void tiles_run(struct tile t, size_t rows, tile_fn run)
 static void tile_run(const struct tile *t, size_t rows)
 {
     if (rows <= 3 && t->n % 2 == 0) {
-        tiles_run(*t, rows, tile_few);
+        tiles_run(*t, rows, tile_few, TILE_ROWS);
     } else {
-        tiles_run(*t, rows, tile_even);
-        tiles_run(*t, rows, tile_odd);
+        tiles_run(*t, rows, tile_even, TILE_ROWS);
+        tiles_run(*t, rows, tile_odd, TILE_ROWS);
     }
 }
 
@@ -305,7 +311,7 @@ static void turn_run(struct turn *u)
             t.n = least((a->cols + UNIT - 1) / UNIT - t.first, BLOCK);
             t.tame = u->tame[b - u->first_block];
             if (u->few) {
-                tiles_run(t, u->rows, u->few);
+                tiles_run(t, u->rows, u->few, DIRECT_ROWS);
             } else {
                 u->widen(&t);
                 tile_run(&t, u->rows);
@@ -315,16 +321,16 @@ static void turn_run(struct turn *u)
 }
 
 /* Few rows whole, so that W is read as it lies; of many a block of columns at a time, so that many
- * share a panel. Up to DIRECT_ROWS rows go to `direct`, if there is one, without a panel. */
+ * share a panel. Up to direct_rows rows go to `direct`, DIRECT_ROWS at a time, without a panel. */
 static void mm_run(const struct mm *a, size_t row_bytes, void (*widen)(const struct tile *t),
-                   tile_fn direct)
+                   tile_fn direct, size_t direct_rows)
 {
     float x[PACK] __attribute__((aligned(64)));
     size_t blocks = (a->cols + BLOCK * UNIT - 1) / (BLOCK * UNIT);
     bool whole = a->rows * blocks * BLOCK <= PACK;
     size_t width = whole ? blocks : 1, most = whole ? a->rows : PACK / BLOCK;
     struct turn u = {.a = a, .row_bytes = row_bytes, .widen = widen, .x = x};
-    if (a->rows <= DIRECT_ROWS) u.few = direct;
+    if (a->rows <= direct_rows) u.few = direct;
     for (u.first_row = 0; u.first_row < a->rows; u.first_row += most) {
         u.rows = a->rows - u.first_row < most ? a->rows - u.first_row : most;
         for (u.first_block = 0; u.first_block < blocks; u.first_block = u.end_block) {
@@ -400,17 +406,17 @@ INLINE bool scales_within(const struct tile *t, float scale[BLOCK / GROUP][STRIP
 
 static inline void mm_f32(const struct mm *a)
 {
-    mm_run(a, a->cols * 4, widen_f32, NULL);
+    mm_run(a, a->cols * 4, widen_f32, NULL, 0);
 }
 
 static inline void mm_bf16(const struct mm *a)
 {
-    mm_run(a, a->cols * 2, widen_bf16, NULL);
+    mm_run(a, a->cols * 2, widen_bf16, direct_bf16, 2 * DIRECT_ROWS);
 }
 
 static inline void mm_mxfp4(const struct mm *a)
 {
-    mm_run(a, a->cols / 2, widen_mxfp4, direct_mxfp4);
+    mm_run(a, a->cols / 2, widen_mxfp4, direct_mxfp4, DIRECT_ROWS);
 }
 
 #define KERN_ROW_FUNCTIONS                                                                         \

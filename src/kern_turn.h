@@ -7,8 +7,9 @@
  *     every_lane(p)       16 bytes from p in each lane
  *     look_up(table, b)   in each lane, bytes of the table by bytes b < 16
  *     look_up16(p, w)     if there is one: words of p[32] by the low five bits of words w
- *     turn_line(v, s, h, at) if there is one: v[V], dword j of bytes [at, at + 4 V) of rows
- * h..h+V-1
+ *     turn_line(v, s, h, at) if there is one (before kern_mm.h): v[V], dword j of bytes
+ *                         [at, at + 4 V) of rows h..h+V-1; and then fma_from(x, w, sum): *x times a
+ *                         vector of W
  *
  * Rows of W are turned on their side. They are loaded in such an order that rounds of interleaving
  * leave the outputs of one column in place. */
@@ -83,6 +84,66 @@ static void widen_bf16(const struct tile *t)
     }
     plain_bf16(t, k);
 }
+
+#ifdef turn_line
+
+/* Dword j of a line that begins at column k, times x: columns 2 j and 2 j + 1 of it. */
+#ifndef dword_fma
+#define dword_fma(x, k, j, dword, sum)                                                             \
+    do {                                                                                           \
+        fma_from((x) + (k) / 2 + (j), low_half(dword), (sum)[0]);                                  \
+        fma_from((x) + (k) / 2 + (j) + HALF, high_half(dword), (sum)[1]);                          \
+    } while (0)
+#endif
+
+#define LINE_COLUMNS (2 * V / UNIT) /* of a tile */
+
+/* Lines of BF16 times x as they are turned, for one vector of outputs and then the other: so the
+ * sums of many rows have room beside a line. */
+INLINE void direct_lines(const struct tile *t, int rows)
+{
+    for (size_t h = 0; h < STRIP; h += V) {
+        vf sum[DIRECT_ROWS][2];
+        foreach (r, rows) sum[r][0] = sum[r][1] = vset1(0.0f);
+        for (size_t k = 0; k < t->n; k += LINE_COLUMNS) {
+            size_t at = (t->first + k) * 2 * UNIT;
+            vb v[V];
+            foreach (i, V / 8) fetch_next(t->s, at + 2 * h + 16 * (size_t)i);
+            turn_line(v, t->s, h, at);
+            foreach (j, V)
+                foreach (r, rows) dword_fma(t->x + (size_t)r * BLOCK, k, (size_t)j, v[j], sum[r]);
+        }
+        foreach (r, rows) {
+            float *y = t->y + (size_t)r * t->ldy + h;
+            vstore(y, vload(y) + sum[r][0] + sum[r][1]);
+        }
+    }
+}
+
+#define LINES(n)                                                                                   \
+    case n:                                                                                        \
+        direct_lines(t, n);                                                                        \
+        break;
+
+/* Few rows without a panel; with one, made by `widen`, where there is a part of a line. */
+INLINE void direct_line_run(const struct tile *t, size_t rows, void (*widen)(const struct tile *t))
+{
+    if (t->n % LINE_COLUMNS || t->s->row_bytes % 4) {
+        widen(t);
+        tile_run(t, rows);
+        return;
+    }
+    switch (rows) {
+        LINES(1) LINES(2) LINES(3) LINES(4) LINES(5) LINES(6) LINES(7) LINES(8)
+    }
+}
+
+static void direct_bf16(const struct tile *t, size_t rows)
+{
+    direct_line_run(t, rows, widen_bf16);
+}
+
+#endif
 
 /* Dwords j of bytes [at, at + 16) of outputs h..h+V-1, for j in [0, 4). */
 INLINE void turn_dwords(vb v[4], const struct strip *s, size_t h, size_t at)

@@ -24,13 +24,17 @@ typedef __m512 vf;
 #ifndef FMA_NAME
 #define FMA_NAME "vfmadd231ps"
 #endif
+#define fma_from(x, w, sum) __asm__(FMA_NAME " %2%{1to16%}, %1, %0" : "+v"(sum) : "v"(w), "m"(*(x)))
 #define strip_fma(x, w0, w1, sum0, sum1)                                                           \
     do {                                                                                           \
-        __asm__(FMA_NAME " %2%{1to16%}, %1, %0" : "+v"(sum0) : "v"(w0), "m"(*(x)));                \
-        __asm__(FMA_NAME " %2%{1to16%}, %1, %0" : "+v"(sum1) : "v"(w1), "m"(*(x)));                \
+        fma_from(x, w0, sum0);                                                                     \
+        fma_from(x, w1, sum1);                                                                     \
     } while (0)
+#else
+#define fma_from(x, w, sum) sum = tile_fma(vset1(*(x)), w, sum)
 #endif
 
+#define turn_line turn_rows
 #include "src/kern_mm.h"
 
 typedef __m512i vb;
@@ -86,7 +90,6 @@ INLINE void turn_rows(vb v[16], const struct strip *s, size_t h, size_t at)
     }
 }
 
-#define turn_line       turn_rows
 #define look_up16(p, w) _mm512_permutexvar_epi16(w, _mm512_loadu_si512(p))
 
 #include "src/kern_turn.h"
