@@ -107,6 +107,7 @@ for command in "add --db $tmp/import1.db" "run -m $model -o $tmp/import2"; do
     expect "0: and ${command%% *} again" 0 "1 new, 0 known" "$nightshift" $command "$tmp/one.jsonl"
 done
 
+: >"$tmp/watch" # there before anybody looks
 "$nightshift" status --db "$tmp/halt.db" --watch=0.1 >"$tmp/watch" 2>&1 </dev/null &
 pid=$! tries=0
 while [ "$(grep -c "43 jobs" "$tmp/watch")" -lt 2 ] && [ $tries -lt 200 ]; do sleep 0.05 && tries=$((tries + 1)); done
