@@ -18,10 +18,25 @@
 
 #include <string.h>
 
-#define INLINE        static inline __attribute__((always_inline))
-#define LANES         32
-#define NACC          (LANES / V)
-#define foreach(j, n) _Pragma("GCC unroll 16") for (int j = 0; j < (n); j++)
+#define INLINE static inline __attribute__((always_inline))
+#define LANES  32
+#define NACC   (LANES / V)
+
+/* for j in [0, n): unrolled, for arrays of vectors are to be registers; not where every access is
+ * instrumented, which would take the compiler minutes. */
+#ifdef __clang__
+#pragma clang diagnostic ignored "-Wpass-failed" /* a length may be no constant */
+#if __has_feature(address_sanitizer)
+#define UNROLL
+#else
+#define UNROLL _Pragma("clang loop unroll(full)")
+#endif
+#elif defined(__SANITIZE_ADDRESS__)
+#define UNROLL
+#else
+#define UNROLL _Pragma("GCC unroll 16")
+#endif
+#define foreach(j, n) UNROLL for (int j = 0; j < (n); j++)
 
 typedef int32_t vi __attribute__((vector_size(4 * V)));
 
