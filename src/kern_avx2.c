@@ -5,9 +5,11 @@
 
 #include <immintrin.h>
 
-#define V           8
-#define TILE_ROWS   6
-#define DIRECT_ROWS 4
+#define V               8
+#define TILE_ROWS       6
+#define DIRECT_ROWS     4
+#define BOTH_ROWS       2
+#define EACH_DIRECT(DO) DO(1) DO(2) DO(3) DO(4)
 typedef __m256 vf;
 #define vload  _mm256_loadu_ps
 #define vstore _mm256_storeu_ps

@@ -71,7 +71,10 @@ static void direct_bf16(const struct tile *t, size_t rows);
 #define tile_fma vfma
 #endif
 
-/* The same with both vectors of W and their sums; x in memory. */
+/* The same with x in memory; and with both vectors of W and their sums. */
+#ifndef fma_from
+#define fma_from(x, w, sum) sum = tile_fma(vset1(*(x)), w, sum)
+#endif
 #ifndef strip_fma
 #define strip_fma(x, w0, w1, sum0, sum1)                                                           \
     do {                                                                                           \
@@ -283,7 +286,7 @@ static void turn_pack(struct turn *u)
     float *to = u->x;
     for (size_t b = u->first_block; b < u->end_block; b++) {
         size_t at = b * BLOCK * UNIT, n = least(u->a->cols - at, BLOCK * UNIT);
-        bool tame = u->few != NULL;
+        bool tame = u->few && u->a->scale; /* only sums in units of scales ask */
         for (size_t r = 0; r < u->rows; r++, to += BLOCK) {
             const float *x = u->a->x + (u->first_row + r) * u->a->ldx + at;
             pack_columns(to, x, n);

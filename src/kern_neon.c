@@ -5,9 +5,11 @@
 
 #include <arm_neon.h>
 
-#define V           4
-#define TILE_ROWS   12
-#define DIRECT_ROWS 2
+#define V               4
+#define TILE_ROWS       12
+#define DIRECT_ROWS     2
+#define BOTH_ROWS       2
+#define EACH_DIRECT(DO) DO(1) DO(2)
 typedef float32x4_t vf;
 #define vload         vld1q_f32
 #define vstore        vst1q_f32

@@ -1,6 +1,8 @@
 /* Widening by shuffles, for vectors of any number of 128-bit lanes.
  *
  * Included after src/kern_mm.h by tables that have defined
+ *     BOTH_ROWS           rows of MXFP4 with both chains in registers, of DIRECT_ROWS at most
+ *     EACH_DIRECT(DO)     DO(1) to DO(DIRECT_ROWS)
  *     vb                  a vector of bytes
  *     load_lanes(s, i, at) bytes [at, at + 16) of rows i, i + 4, ..., one for each 128-bit lane
  *     low8 high8 low16 high16 low32 high32   interleave the low or the high halves of each lane
@@ -134,7 +136,7 @@ INLINE void direct_line_run(const struct tile *t, size_t rows, void (*widen)(con
         return;
     }
     switch (rows) {
-        LINES(1) LINES(2) LINES(3) LINES(4) LINES(5) LINES(6) LINES(7) LINES(8)
+        EACH_DIRECT(LINES)
     }
 }
 
@@ -331,18 +333,16 @@ INLINE void direct_groups(const struct tile *t, float scale[BLOCK / GROUP][STRIP
         }
 }
 
-/* With both chains of all rows in registers, or with one after the other. */
-INLINE void direct_both(const struct tile *t, float scale[BLOCK / GROUP][STRIP], group_fn group,
+/* With both chains of up to BOTH_ROWS rows in registers, of more with one after the other. */
+INLINE void direct_rows(const struct tile *t, float scale[BLOCK / GROUP][STRIP], group_fn group,
                         int rows)
 {
-    direct_groups(t, scale, group, (struct use){rows, {true, true}});
-}
-
-INLINE void direct_halves(const struct tile *t, float scale[BLOCK / GROUP][STRIP], group_fn group,
-                          int rows)
-{
-    direct_groups(t, scale, group, (struct use){rows, {true, false}});
-    direct_groups(t, scale, group, (struct use){rows, {false, true}});
+    if (rows <= BOTH_ROWS) {
+        direct_groups(t, scale, group, (struct use){rows, {true, true}});
+    } else {
+        direct_groups(t, scale, group, (struct use){rows, {true, false}});
+        direct_groups(t, scale, group, (struct use){rows, {false, true}});
+    }
 }
 
 static void widen_mxfp4(const struct tile *t)
@@ -352,21 +352,10 @@ static void widen_mxfp4(const struct tile *t)
     panel_groups(t, scale, group_mxfp4);
 }
 
-#define BOTH(n)                                                                                    \
+#define DIRECT(n)                                                                                  \
     case n:                                                                                        \
-        direct_both(t, scale, group, n);                                                           \
+        direct_rows(t, scale, group, n);                                                           \
         break;
-#define HALVES(n)                                                                                  \
-    case n:                                                                                        \
-        direct_halves(t, scale, group, n);                                                         \
-        break;
-#if DIRECT_ROWS == 8
-#define DIRECT_CASES BOTH(1) BOTH(2) BOTH(3) BOTH(4) HALVES(5) HALVES(6) HALVES(7) HALVES(8)
-#elif DIRECT_ROWS == 4
-#define DIRECT_CASES BOTH(1) BOTH(2) HALVES(3) HALVES(4)
-#else
-#define DIRECT_CASES BOTH(1) BOTH(2)
-#endif
 
 /* Few rows without a panel; with one, made by `widen`, where sums cannot change units. */
 INLINE void direct_run(const struct tile *t, size_t rows, void (*widen)(const struct tile *t),
@@ -380,7 +369,7 @@ INLINE void direct_run(const struct tile *t, size_t rows, void (*widen)(const st
         return;
     }
     switch (rows) {
-        DIRECT_CASES
+        EACH_DIRECT(DIRECT)
     }
 }
 

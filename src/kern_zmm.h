@@ -9,9 +9,11 @@
 
 #include <immintrin.h>
 
-#define V           16
-#define TILE_ROWS   12
-#define DIRECT_ROWS 8
+#define V               16
+#define TILE_ROWS       12
+#define DIRECT_ROWS     8
+#define BOTH_ROWS       4
+#define EACH_DIRECT(DO) DO(1) DO(2) DO(3) DO(4) DO(5) DO(6) DO(7) DO(8)
 typedef __m512 vf;
 #define vload  _mm512_loadu_ps
 #define vstore _mm512_storeu_ps
@@ -30,8 +32,6 @@ typedef __m512 vf;
         fma_from(x, w0, sum0);                                                                     \
         fma_from(x, w1, sum1);                                                                     \
     } while (0)
-#else
-#define fma_from(x, w, sum) sum = tile_fma(vset1(*(x)), w, sum)
 #endif
 
 #define turn_line turn_rows
