@@ -4,6 +4,7 @@
 #include "src/expert_cache.h"
 #include "src/os.h"
 #include "src/pool.h"
+#include "src/readers.h"
 
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -202,7 +203,7 @@ enum status bench_io_stream(const struct bench_io_opts *o, size_t slots, size_t 
     size_t n;
     uint32_t *keys = all_keys(o, &n);
     enum status rc = keys ? OK : err_set(e, E_NOMEM, "streaming: no memory");
-    if (!rc) rc = readers_open(&co.readers, BENCH_IO_READERS, e);
+    if (!rc) rc = readers_open(&co.readers, READERS_THREADS, e);
     if (!rc) rc = expert_cache_open(&c, &co, e);
     double since = os_now();
     const uint32_t *from = rc ? NULL : keys + *first % n;
@@ -232,7 +233,7 @@ struct some {
     struct bench_io_slots *s;
     const uint32_t *keys;
     size_t n_keys, begin, per_thread;
-    size_t *turn; /* [BENCH_IO_READERS] */
+    size_t *turn; /* [READERS_THREADS] */
 };
 
 static void read_into(struct some *m, size_t slot, size_t nth)
@@ -264,7 +265,7 @@ static void some_task(void *ctx, size_t task, unsigned thread)
 static enum status read_some(struct some *m, double *bytes_s, struct err *e)
 {
     struct pool *pool;
-    enum status rc = pool_open(&pool, BENCH_IO_READERS, e);
+    enum status rc = pool_open(&pool, READERS_THREADS, e);
     if (rc) return rc;
     loop_begin(&m->loop, m->o->seconds);
     pool_run(pool, m->s->n, fill_task, m);
@@ -287,8 +288,8 @@ enum status bench_io_experts(const struct bench_io_opts *o, struct bench_io_slot
     uint32_t *keys = all_keys(o, &m.n_keys);
     m.keys = keys;
     m.begin = (size_t)os_unix_time() * 4;
-    m.per_thread = s->n / BENCH_IO_READERS;
-    m.turn = calloc(BENCH_IO_READERS, sizeof *m.turn);
+    m.per_thread = s->n / READERS_THREADS;
+    m.turn = calloc(READERS_THREADS, sizeof *m.turn);
     enum status rc = OK;
     if (!keys || !m.turn) rc = err_set(e, E_NOMEM, "reading experts: no memory");
     if (!rc) rc = read_some(&m, bytes_s, e);

@@ -5,7 +5,6 @@
 
 #include "src/expert_io.h"
 #include "src/mem.h"
-#include "src/readers.h"
 #include "src/safetensors.h"
 
 #include <stdbool.h>
@@ -16,8 +15,7 @@ struct bench_io_loop {
     size_t block;
     double bytes_s;
 };
-#define BENCH_IO_LOOPS   6
-#define BENCH_IO_READERS READERS_THREADS
+#define BENCH_IO_LOOPS 6
 
 struct bench_io_opts {
     struct mem *mem;
@@ -49,7 +47,7 @@ struct bench_io_stream {
 enum status bench_io_stream(const struct bench_io_opts *o, size_t slots, size_t *first,
                             struct bench_io_stream *out, struct err *e);
 
-/* Whole experts from all over the files, BENCH_IO_READERS at a time, into slots
+/* Whole experts from all over the files, READERS_THREADS at a time, into slots
  * [n_slots][slot_bytes]; the last ones stay there: at [n_slots] says where each begins, keys
  * [n_slots] which it is. */
 struct bench_io_slots {

@@ -8,6 +8,7 @@
 #include "src/config.h"
 #include "src/moe.h"
 #include "src/os.h"
+#include "src/readers.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -226,9 +227,9 @@ static enum status read_experts(struct bench *b, double *bytes_s, struct err *e)
                               .seconds = READ_S};
     s->slot_bytes = expert_slot_bytes(b->io);
     s->n = b->o->most_bytes / 2 / s->slot_bytes;
-    s->n = s->n > SLOTS              ? SLOTS
-           : s->n < BENCH_IO_READERS ? BENCH_IO_READERS
-                                     : s->n / BENCH_IO_READERS * BENCH_IO_READERS;
+    s->n = s->n > SLOTS             ? SLOTS
+           : s->n < READERS_THREADS ? READERS_THREADS
+                                    : s->n / READERS_THREADS * READERS_THREADS;
     enum status rc = mem_alloc_aligned(b->o->mem, &s->slots, s->n * s->slot_bytes, OS_DIRECT_ALIGN,
                                        "experts", e);
     if (!rc) rc = mem_array(b->o->mem, &s->at, s->n, sizeof *s->at, "experts", e);
