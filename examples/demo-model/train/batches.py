@@ -85,11 +85,13 @@ def easy_scene(rng, progress):
     hardest = min(1.0, 3 * progress)
     easy = rng.choices((2, 1, 0), (0.8 * (1 - hardest), 0.6 * hardest * (1 - hardest), 0.2 + 0.8 * hardest))[0]
     kind = rng.random()
-    if kind < 0.58:
-        return scenes.shapes(rng, rng.choice((2, 3, 4, 4)), easy)
-    if kind < 0.86:
+    if kind < 0.4:
+        return scenes.shapes(rng, rng.choice((2, 4, 6, 9)), easy)
+    if kind < 0.52 or (kind < 0.82 and easy):
         return scenes.text(rng, easy)
-    return scenes.flag(rng) if kind < 0.93 else scenes.chart(rng, easy)
+    if kind < 0.82:
+        return scenes.page(rng)
+    return scenes.flag(rng) if kind < 0.9 else scenes.chart(rng, easy)
 
 
 def texts_beside(size):

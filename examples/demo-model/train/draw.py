@@ -13,11 +13,11 @@ from PIL import Image, ImageDraw, ImageFilter, ImageFont
 
 import world
 from processor import cut, fit, grid
+from scenes import SMALLEST_TEXT
 
 OVERSAMPLE = 4  # shapes are drawn so much larger and averaged
 FONT_FILES = ["DejaVuSans-Bold", "DejaVuSans", "DejaVuSansMono-Bold", "DejaVuSerif-Bold", "DejaVuSansMono", "DejaVuSerif"]
 FONT_FOLDERS = ["/usr/share/fonts/truetype/dejavu", "/usr/share/fonts/dejavu", "/usr/share/fonts/TTF"]
-SMALLEST_TEXT = 11  # pixels, as the tower sees it
 STEPS = np.random.default_rng(5).standard_normal(1 << 18, dtype=np.float32)  # noise is cut from here
 
 
@@ -167,6 +167,15 @@ def draw_text(scene, canvas, rng):
     canvas.line(scene.text, scene.font, size, int(left), int(top), vary(world.COLOURS[scene.colour], rng), 1)
 
 
+def draw_page(scene, canvas, rng):
+    """What is too long for its line goes on outside the picture."""
+    scale, owner = canvas.width / scene.size_seen[0], 1
+    for line in scene.page:
+        left, top, size = (round(v * scale) for v in (line.left, line.top, line.size))
+        canvas.line(line.text, line.font, size, left, top, vary(world.COLOURS[line.colour], rng), owner)
+        owner += len(line.text)
+
+
 def draw_flag(scene, canvas, rng):
     kind, names, _ = world.FLAGS[scene.flag]
     colours = [vary(world.COLOURS[name], rng, 18) for name in names.split()]
@@ -245,7 +254,8 @@ def draw(scene, rng, full=False):
     width, height = scene.source if full else scene.size_seen
     ground = np.add(world.BACKGROUNDS[scene.background], scene.jitter)
     canvas = Canvas(width, height, ground, scene.slope)
-    {"shapes": draw_shapes, "text": draw_text, "flag": draw_flag, "chart": draw_chart}[scene.kind](scene, canvas, rng)
+    by_kind = {"shapes": draw_shapes, "text": draw_text, "page": draw_page, "flag": draw_flag, "chart": draw_chart}
+    by_kind[scene.kind](scene, canvas, rng)
     return damage(canvas.image, scene, rng), canvas.ids
 
 
@@ -262,6 +272,8 @@ def owners(scene):
         rows += [(of[t.shape], tint[t.colour], t.cell + 1, 1 + t.large) for t in scene.things]
     elif scene.kind == "text":
         rows += [(of[c], tint[scene.colour], 0, 0) for c in scene.text]
+    elif scene.kind == "page":
+        rows += [(of[c], tint[line.colour], 0, 0) for line in scene.page for c in line.text]
     elif scene.kind == "flag":
         rows += [(of[scene.flag], 0, 0, 0)]
     else:

@@ -10,6 +10,8 @@ import world
 from processor import fit
 
 FONTS = 7  # draw.py has as many
+SMALLEST_TEXT = 11  # pixels, as the tower sees it
+MOST_CHARACTERS = 250  # of a page: each is an owner of pixels, a byte
 KINDS = {"shapes": 56, "text": 22, "flag": 8, "chart": 14}  # percent of the lessons' pictures
 
 
@@ -39,13 +41,24 @@ class Bar:
 
 
 @dataclass
+class Line:
+    text: str
+    colour: str
+    font: int
+    left: float  # in pixels, as the tower sees it, like the others
+    top: float
+    size: float
+
+
+@dataclass
 class Scene:
-    kind: str  # shapes, text, flag or chart
+    kind: str  # shapes, text, flag or chart; page, which no question is about
     source: tuple  # size of the file in pixels: width, height
     background: str
     slope: tuple = (0.0, 0.0)  # change of brightness over the picture
     jitter: tuple = (0, 0, 0)  # of the background's colour
     things: list = field(default_factory=list)
+    page: list = field(default_factory=list)
     text: str = ""
     colour: str = ""
     font: int = 0
@@ -140,6 +153,27 @@ def text(rng, easy=0):
     scene.text, scene.colour, scene.font = pick_text(rng), colour, rng.randrange(FONTS)
     scene.size = rng.uniform(0.75, 1) if easy else rng.uniform(0.3, 1)
     scene.at = rng.random(), rng.random()
+    return scene
+
+
+def page(rng):
+    """Many lines of characters, for the tower alone: as many letters as 20 pictures of one word."""
+    background = rng.choice(list(world.BACKGROUNDS))
+    colours = [c for c in world.COLOURS if background in world.backgrounds_for(c)]
+    scene = start(rng, "page", background, 56, 3.0)
+    width, height = scene.size_seen
+    top, left_over = rng.uniform(0, 6), MOST_CHARACTERS
+    while left_over > 0:
+        size = SMALLEST_TEXT * 4 ** rng.random() ** 1.5
+        if top + 1.25 * size > height:
+            break
+        count = min(left_over, int(width / (0.6 * size)))
+        text = ""
+        while len(text) < count:
+            text += pick_text(rng)
+        scene.page.append(Line(text[:count], rng.choice(colours), rng.randrange(FONTS), rng.uniform(1, 9), top, size))
+        top += size * rng.uniform(1.1, 1.5)
+        left_over -= count
     return scene
 
 
