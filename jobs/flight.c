@@ -82,6 +82,11 @@ bool flight_token(struct flight *f, int32_t id)
 {
     f->last = os_now();
     if (f->first == 0) f->first = f->last;
+    if (id == SAMPLE_BROKEN) {
+        err_set(&f->err, E_ENGINE, "the model's logits for token %zu of the answer are no numbers",
+                f->n_tokens + 1);
+        return false;
+    }
     if (f->n_tokens == f->room) {
         err_set(&f->err, E_INTERNAL, "job %lld: more tokens than it may have",
                 (long long)f->job.id);

@@ -231,18 +231,30 @@ static enum status finish(struct pipeline *p, struct flight *f, enum status code
     return rc;
 }
 
+static enum status fail_or_stop(struct pipeline *p, struct flight *f, const struct err *why,
+                                struct err *e)
+{
+    struct err copy = *why;
+    if (status_fault(copy.code) == FAULT_JOB) return finish(p, f, copy.code, copy.text, e);
+    if (copy.code == E_STOPPED) {
+        land(p, f);
+        return OK;
+    }
+    if (e) *e = copy;
+    return copy.code;
+}
+
 static enum status finish_ended(struct pipeline *p, struct err *e)
 {
     enum status rc = OK;
     for (size_t i = 0; i < p->n_flights && !rc; i++) {
         struct flight *f = &p->flights[i];
         if (f->where != FLIGHT_RUNNING) continue;
-        if (f->err.code) {
-            *e = f->err;
-            return f->err.code;
-        }
         if (f->first > 0) ready_drop_rows(p->prepare, &f->ready);
-        if (f->state != REPLY_OPEN) rc = finish(p, f, OK, NULL, e);
+        if (f->err.code)
+            rc = fail_or_stop(p, f, &f->err, e);
+        else if (f->state != REPLY_OPEN)
+            rc = finish(p, f, OK, NULL, e);
     }
     return rc;
 }
@@ -265,19 +277,6 @@ static enum status finish_late(struct pipeline *p, struct err *e)
 }
 
 /* ---- admit ---- */
-
-static enum status fail_or_stop(struct pipeline *p, struct flight *f, const struct err *why,
-                                struct err *e)
-{
-    struct err copy = *why;
-    if (status_fault(copy.code) == FAULT_JOB) return finish(p, f, copy.code, copy.text, e);
-    if (copy.code == E_STOPPED) {
-        land(p, f);
-        return OK;
-    }
-    if (e) *e = copy;
-    return copy.code;
-}
 
 /* A job comes out of the preparing thread. */
 static enum status take(struct pipeline *p, struct ready *r, struct err *e)

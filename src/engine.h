@@ -42,7 +42,8 @@ void engine_remove(struct engine *g, uint64_t tag);
 size_t engine_running(const struct engine *g);
 
 /* Called for each new token, in order. Return false to end the sequence: it is removed, later
- * tokens of the same sweep are dropped. logits [vocab] are those the token was drawn from. */
+ * tokens of the same sweep are dropped. logits [vocab] are those the token was drawn from. id
+ * SAMPLE_BROKEN: they are no numbers, and the sequence ends without a token. */
 typedef bool (*engine_token_fn)(void *user, uint64_t tag, int32_t id, const float *logits);
 
 /* One sweep over whatever is running. An error leaves every sequence where it was before the sweep

@@ -3,6 +3,7 @@
 #include "src/sample.h"
 
 #include <math.h>
+#include <stdbool.h>
 #include <stdlib.h>
 
 /* Candidates this far (in units of temperature) below the best have no say: their share is under
@@ -13,12 +14,15 @@ static int32_t greedy(const float *logits, size_t vocab)
 {
     int32_t best = 0;
     float most = -INFINITY;
-    for (size_t i = 0; i < vocab; i++)
+    bool nan = false;
+    for (size_t i = 0; i < vocab; i++) {
+        nan |= isnan(logits[i]);
         if (logits[i] > most) {
             most = logits[i];
             best = (int32_t)i;
         }
-    return best;
+    }
+    return most == INFINITY || (most == -INFINITY && nan) ? SAMPLE_BROKEN : best;
 }
 
 /* Uniform in [0, 1) from (seed, position): the finaliser of splitmix64. */
@@ -44,7 +48,7 @@ int32_t sample_token(const float *logits, size_t vocab, const struct sample_para
                      uint64_t position, struct sample_entry *scratch)
 {
     int32_t best = greedy(logits, vocab);
-    if (!(p->temperature > 0) || p->top_k == 1) return best;
+    if (best == SAMPLE_BROKEN || !(p->temperature > 0) || p->top_k == 1) return best;
     double top = (double)logits[best], t = p->temperature;
     if (!isfinite(top)) return best;
 

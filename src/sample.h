@@ -12,8 +12,11 @@ struct sample_params {
     uint64_t seed;
 };
 
+#define SAMPLE_BROKEN (-1) /* not a token: the best logit is no finite number */
+
 /* The draw depends on logits, params and position (0 = first output token) only. scratch: vocab
- * entries. NaN logits count as -inf. */
+ * entries. NaN logits count as -inf where others are numbers; SAMPLE_BROKEN where none is, or one
+ * is +inf. Where all are -inf: 0. */
 struct sample_entry {
     float logit;
     int32_t id;

@@ -209,7 +209,7 @@ static void draw_task(void *ctx, size_t i, unsigned thread)
         if (c->mask) c->mask(c->user, d->logits + at * vocab, vocab);
         g->drawn[at] = sample_token(d->logits + at * vocab, vocab, &o->s->sample,
                                     position + o->given, g->draw + thread * vocab);
-        if (c->mask) c->push(c->user, g->drawn[at]);
+        if (c->mask && g->drawn[at] != SAMPLE_BROKEN) c->push(c->user, g->drawn[at]);
         if (o->given + 1 < o->n && g->drawn[at] != o->s->draft.ids[o->given]) {
             o->given++;
             break;
@@ -231,10 +231,11 @@ static bool hand_out(struct engine *g, struct output *o, const float *logits, en
     struct sequence *s = o->s;
     for (size_t i = 0; i < o->given; i++) {
         size_t at = o->first + i;
-        s->ids[s->n++] = g->drawn[at];
-        g->stats.tokens++;
+        bool broken = g->drawn[at] == SAMPLE_BROKEN;
+        if (!broken) s->ids[s->n++] = g->drawn[at];
+        g->stats.tokens += !broken;
         bool more = fn(user, s->tag, g->drawn[at], logits + at * g->config.vocab);
-        if (!more || s->n == s->n_prompt + s->max_tokens) return false;
+        if (!more || broken || s->n == s->n_prompt + s->max_tokens) return false;
     }
     return true;
 }

@@ -59,10 +59,14 @@ static enum status sweep(struct engine *g, engine_token_fn fn, void *user, struc
         bool last = s->n >= s->hash % g->o.length;
         uint64_t h = mix(s->hash, s->n);
         int32_t id = last ? g->o.stop_id : g->o.first_id + (int32_t)(h % (uint64_t)g->o.ids);
+        if (s->n == 2 && s->max == g->o.broken_max && g->o.broken) {
+            g->o.broken--;
+            id = SAMPLE_BROKEN;
+        }
         g->stats.decode_rows++;
         g->stats.tokens++;
         bool more = fn(user, s->tag, id, NULL);
-        if (!more || ++s->n == s->max)
+        if (!more || id == SAMPLE_BROKEN || ++s->n == s->max)
             remove_at(g, i);
         else
             i++;

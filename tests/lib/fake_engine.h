@@ -12,6 +12,8 @@ struct fake_engine_opts {
     size_t length;
     int32_t first_id, ids;     /* tokens are first_id .. first_id + ids - 1 */
     uint64_t fail_sweep;       /* the n-th sweep fails with E_IO; 0: none */
+    size_t broken_max;         /* a sequence that may give so many tokens gives SAMPLE_BROKEN */
+    uint64_t broken;           /* ... instead of its third, as often as this */
     void (*on_sweep)(void *u); /* called before each sweep; or NULL */
     void *user;
 };

@@ -4,6 +4,7 @@
 #include "src/engine.h"
 #include "tests/lib/test.h"
 
+#include <math.h>
 #include <stdatomic.h>
 #include <unistd.h>
 
@@ -282,6 +283,46 @@ TEST(result_depends_on_the_sequence_alone)
         check_isa(tables[i]->name, false);
         if (!test_has_failed()) check_isa(tables[i]->name, true);
     }
+}
+
+/* A row that is no number ends its sequence without a token, and no other one notices. */
+TEST(what_is_no_number_stays_alone)
+{
+    struct err e = {0};
+    static struct job jobs[JOBS];
+    struct setting t = {
+        .isa = "portable", .threads = 2, .sequences = JOBS, .chunk = 64, .slots = 48};
+    make_jobs(jobs);
+    struct seen whole, seen = {0};
+    run(&t, jobs, NULL, &whole);
+    struct mem mem;
+    struct pool *pool;
+    mem_init(&mem, 0);
+    CHECK_OK(pool_open(&pool, t.threads, &e), e);
+    t.share = t.drafts = true;
+    struct engine *g = open_engine(&t, &mem, pool, &e);
+    if (!g) FAIL("%s", e.text);
+    seen.vocab = engine_config(g)->vocab;
+    learn(g, jobs, &whole);
+    for (int j = 0; j < JOBS; j++)
+        if (jobs[j].has_image) jobs[j].image[70] = NAN;
+    run_some(g, jobs, &seen, MAX_TOKENS + 5);
+    CHECK_INT(engine_running(g), 0);
+    int broken = 0;
+    for (int j = 0; j < JOBS; j++) {
+        if (jobs[j].has_image) {
+            broken++;
+            CHECK_INT(seen.n[j], 1);
+            CHECK_INT(seen.ids[j][0], SAMPLE_BROKEN);
+        } else {
+            CHECK(!memcmp(seen.ids[j], whole.ids[j], sizeof seen.ids[j]));
+            CHECK(seen.bits[j] == whole.bits[j]);
+        }
+    }
+    CHECK(broken > 1);
+    engine_close(g);
+    pool_close(pool);
+    mem_close(&mem);
 }
 
 /* Reads of routed experts are under way while shared ones are computed. */

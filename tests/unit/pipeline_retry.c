@@ -72,4 +72,33 @@ TEST(retries)
     night_close(&n);
 }
 
+/* An answer whose logits are no numbers is tried again, then that job alone fails. */
+TEST(no_numbers)
+{
+    for (uint64_t times = 1; times < 3; times++) {
+        struct err e;
+        struct night n;
+        CHECK(night_open(&n, times == 1 ? "once.db" : "twice.db"));
+        CHECK_OK(night_import(&n, "numbers.jsonl",
+                              "{\"id\":\"a\",\"prompt\":\"x\",\"max_tokens\":7}\n"
+                              "{\"id\":\"b\",\"prompt\":\"y\",\"max_tokens\":9}\n",
+                              &e),
+                 e);
+        n.engine.length = 1u << 30;
+        n.engine.broken_max = 7;
+        n.engine.broken = times;
+        n.o.retries = 1;
+        n.o.retry_s = 0.01;
+        CHECK_OK(night_run(&n, &e), e);
+        CHECK_INT(n.report.retried, 1);
+        CHECK_INT(n.report.failed, times - 1);
+        char *out = night_output(&n);
+        CHECK_HAS(out, "\"completion_tokens\":9");
+        CHECK_HAS(out, times == 1 ? "\"completion_tokens\":7" : "\"code\":\"engine_error\"");
+        if (times == 2) CHECK_HAS(out, "logits for token 3 of the answer are no numbers");
+        free(out);
+        night_close(&n);
+    }
+}
+
 TEST_MAIN

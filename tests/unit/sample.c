@@ -13,8 +13,19 @@ TEST(greedy)
     p.temperature = 1;
     p.top_k = 1;
     CHECK_INT(sample_token(l, 5, &p, 0, scratch), 2);
-    float none[] = {NAN, NAN};
-    CHECK_INT(sample_token(none, 2, &p, 0, scratch), 0);
+}
+
+/* What is no number gives no token, drawn or not; what a grammar forbids altogether gives 0. */
+TEST(broken)
+{
+    float nan[] = {NAN, -INFINITY, NAN}, inf[] = {1, INFINITY, NAN};
+    float forbidden[] = {-INFINITY, -INFINITY};
+    for (int t = 0; t < 2; t++) {
+        struct sample_params p = {t, 1, 0, 5};
+        CHECK_INT(sample_token(nan, 3, &p, 0, scratch), SAMPLE_BROKEN);
+        CHECK_INT(sample_token(inf, 3, &p, 0, scratch), SAMPLE_BROKEN);
+        CHECK_INT(sample_token(forbidden, 2, &p, 0, scratch), 0);
+    }
 }
 
 /* The same seed and position draw the same token; other positions and seeds draw others. */
