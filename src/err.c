@@ -18,10 +18,17 @@ static const enum fault faults[STATUS_COUNT] = {
 #undef X
 };
 
-static void one_line(char *s)
+/* A message that was too long ends with a whole character. */
+static void one_line(struct err *e)
 {
+    char *s = e->text;
     for (; *s; s++)
         if ((unsigned char)*s < 0x20 || *s == 0x7f) *s = ' ';
+    if (s < e->text + sizeof e->text - 1) return;
+    char *last = s - 1;
+    while (last > s - 4 && (*last & 0xc0) == 0x80) last--;
+    unsigned lead = (unsigned char)*last;
+    if (lead >= 0xc0 && s - last < (lead >= 0xf0 ? 4 : lead >= 0xe0 ? 3 : 2)) *last = 0;
 }
 
 enum status err_set(struct err *e, enum status code, const char *fmt, ...)
@@ -32,7 +39,7 @@ enum status err_set(struct err *e, enum status code, const char *fmt, ...)
     e->code = code;
     vsnprintf(e->text, sizeof e->text, fmt, ap);
     va_end(ap);
-    one_line(e->text);
+    one_line(e);
     return code;
 }
 
@@ -49,7 +56,7 @@ enum status err_errno(struct err *e, int errnum, const char *fmt, ...)
     va_end(ap);
     if (n >= 0 && (size_t)n < sizeof e->text)
         snprintf(e->text + n, sizeof e->text - (size_t)n, ": %s", strerror(errnum));
-    one_line(e->text);
+    one_line(e);
     return code;
 }
 
@@ -64,7 +71,7 @@ void err_wrap(struct err *e, const char *fmt, ...)
     va_end(ap);
     if (n >= 0 && (size_t)n < sizeof e->text)
         snprintf(e->text + n, sizeof e->text - (size_t)n, ": %s", old);
-    one_line(e->text);
+    one_line(e);
 }
 
 const char *status_name(enum status code)

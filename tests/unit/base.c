@@ -17,6 +17,28 @@ TEST(message_is_one_line)
     CHECK_STR(e.text, "file x: a b 7");
 }
 
+/* One that is too long ends with a whole character, wherever it is cut. */
+TEST(message_is_whole_utf8)
+{
+    static const char *const long_ones[] = {"é", "€", "😀"};
+    for (int k = 0; k < 3; k++)
+        for (int before = 0; before < 4; before++) {
+            struct err e;
+            char text[2 * ERR_TEXT_BYTES] = "xxx";
+            size_t n = (size_t)before, of = strlen(long_ones[k]);
+            while (n < ERR_TEXT_BYTES + 8) {
+                memcpy(text + n, long_ones[k], of);
+                n += of;
+            }
+            err_set(&e, E_MODEL, "%s", text);
+            size_t len = strlen(e.text);
+            CHECK_INT((len - (size_t)before) % of, 0);
+            CHECK(len + of >= ERR_TEXT_BYTES);
+            err_wrap(&e, "xy");
+            CHECK_INT((strlen(e.text) - 4 - (size_t)before) % of, 0);
+        }
+}
+
 /* Every code has a name that leads back to it. */
 TEST(status_names_are_unique)
 {
