@@ -8,6 +8,7 @@
 
 #include "src/os.h"
 
+#include <inttypes.h>
 #include <sha2.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -30,6 +31,7 @@ struct import {
     char sha256[JOB_SHA_CHARS];
     /* the batch */
     struct row *rows;
+    uint64_t *item; /* of each row: which of the input's items it is, from 1 */
     size_t n, batch_bytes;
     bool again; /* other files may have what went with a changed one */
 };
@@ -48,20 +50,24 @@ static enum status options_sha256(struct import *im, struct err *e)
                       o->skip_duplicates);
     for (size_t i = 0; i < o->row.images.n_maps && !rc; i++)
         rc = buf_addf(&b, e, "\n%s=%s", o->row.images.maps[i].from, o->row.images.maps[i].to);
+    if (!rc && o->max_line_bytes && o->max_line_bytes != INPUT_MAX_LINE_BYTES)
+        rc = buf_addf(&b, e, "\n%" PRIu64, o->max_line_bytes);
     if (!rc) SHA256Data((const uint8_t *)b.data, b.len, im->options_sha256);
     buf_free(&b);
     return rc;
 }
 
-static enum status insert_input(struct import *im, struct err *e)
+/* *mine: nobody else did at the same time. */
+static enum status insert_input(struct import *im, bool *mine, struct err *e)
 {
     db_point(im->db, "input:commit");
     enum status rc =
         db_run(im->db, e,
                "INSERT INTO inputs(path, kind, bytes, sha256, options_sha256, imported_at) "
-               "VALUES(?1, ?2, ?3, ?4, ?5, unixepoch())",
+               "VALUES(?1, ?2, ?3, ?4, ?5, unixepoch()) ON CONFLICT(path) DO NOTHING",
                "ssiss", im->path, im->kind, (int64_t)im->bytes, im->sha256, im->options_sha256);
     db_point(im->db, "input:done");
+    *mine = db_changes(im->db) > 0;
     im->place.input_id = db_last_id(im->db);
     return rc;
 }
@@ -129,7 +135,11 @@ static enum status find_input(struct import *im, bool *skip, struct err *e)
     bool row = false;
     if (!rc) rc = db_step(im->db, s, &row, e);
     if (rc) return rc;
-    if (!row) return insert_input(im, e);
+    if (!row) {
+        bool mine = true;
+        rc = insert_input(im, &mine, e);
+        return rc || mine ? rc : find_input(im, skip, e);
+    }
     if (!im->place.by_id) return known_lines(im, s, skip, e);
     im->place.input_id = sqlite3_column_int64(s, 0);
     sqlite3_reset(s);
@@ -159,16 +169,25 @@ static enum status drop_gone(struct import *im, struct err *e)
                   "i", id);
 }
 
+/* Another process may be at the same file: what it has stored meanwhile is known. */
 static enum status flush(struct import *im, bool complete, uint64_t items, struct err *e)
 {
     enum status rc = db_begin(im->db, "import", e);
     if (rc) return rc;
-    int64_t last = 0;
+    int64_t last = 0, stored = 0, mine = 0;
     if (im->place.by_id)
         rc = db_int(im->db, &last, 0, e, "SELECT max(line) FROM jobs WHERE input_id=?1", "i",
                     im->place.input_id);
+    else
+        rc = db_int(im->db, &stored, 0, e, "SELECT items FROM inputs WHERE id=?1", "i",
+                    im->place.input_id);
     for (size_t i = 0; i < im->n && !rc; i++) {
         enum row_outcome outcome;
+        if (im->item[i] <= (uint64_t)stored) {
+            im->counts->outcome[ROW_KNOWN]++;
+            continue;
+        }
+        mine++;
         if (im->place.by_id) im->rows[i].line = (uint64_t)last + 1;
         rc = row_store(im->db, &im->rows[i], &im->place, &outcome, e);
         if (rc) break;
@@ -178,8 +197,10 @@ static enum status flush(struct import *im, bool complete, uint64_t items, struc
             im->o->note(im->o->user, im->place.path, &im->rows[i]);
     }
     if (!rc)
-        rc = db_run(im->db, e, "UPDATE inputs SET items=?2, complete=?3, mine=mine+?4 WHERE id=?1",
-                    "iiii", im->place.input_id, (int64_t)items, (int64_t)complete, (int64_t)im->n);
+        rc = db_run(im->db, e,
+                    "UPDATE inputs SET items=max(items, ?2), complete=max(complete, ?3), "
+                    "mine=mine+?4 WHERE id=?1",
+                    "iiii", im->place.input_id, (int64_t)items, (int64_t)complete, mine);
     if (!rc && complete) rc = drop_gone(im, e);
     if (!rc) rc = db_commit(im->db, e);
     if (rc) db_rollback(im->db);
@@ -196,7 +217,8 @@ static bool is_mine(const struct import_opts *o, const struct input_item *item)
     return h % o->shards == o->shard - 1;
 }
 
-static enum status take(struct import *im, const struct input_item *item, struct err *e)
+static enum status take(struct import *im, const struct input_item *item, uint64_t seen,
+                        struct err *e)
 {
     im->counts->items++;
     if (!is_mine(im->o, item)) {
@@ -205,6 +227,7 @@ static enum status take(struct import *im, const struct input_item *item, struct
     }
     enum status rc = row_make(&im->rows[im->n], &im->o->row, item, e);
     if (rc) return rc;
+    im->item[im->n] = seen;
     im->batch_bytes += row_bytes(&im->rows[im->n++]);
     return OK;
 }
@@ -216,7 +239,7 @@ static enum status items(struct import *im, struct input *in, struct err *e)
     enum status rc = OK;
     while (!(rc = input_next(in, &item, e)) && item) {
         if (++seen <= im->done) continue;
-        rc = take(im, item, e);
+        rc = take(im, item, seen, e);
         if (!rc && (im->n == BATCH_ROWS || im->batch_bytes >= BATCH_BYTES))
             rc = flush(im, false, seen, e);
         if (!rc && im->o->go_on && !im->o->go_on(im->o->user, seen))
@@ -308,10 +331,12 @@ enum status import_files(struct db *db, const struct import_opts *o, struct impo
     *out = (struct import_counts){0};
     struct import im = {.db = db, .o = o, .counts = out};
     im.rows = calloc(BATCH_ROWS, sizeof *im.rows);
-    if (!im.rows) return err_set(e, E_NOMEM, "import: no memory");
-    enum status rc = options_sha256(&im, e);
+    im.item = calloc(BATCH_ROWS, sizeof *im.item);
+    enum status rc =
+        im.rows && im.item ? options_sha256(&im, e) : err_set(e, E_NOMEM, "import: no memory");
     for (size_t i = 0; i < o->n_paths && !rc; i++) rc = one_input(&im, o->paths[i], e);
     for (int i = 0; i < ROUNDS && im.again && !rc; i++) rc = read_again(&im, e);
     free(im.rows);
+    free(im.item);
     return rc;
 }

@@ -289,6 +289,11 @@ TEST(options_count)
     CHECK_OK(import_text(&f, "options.jsonl", three), f.e);
     CHECK_INT(f.c.outcome[ROW_REPLACED], 3);
     CHECK_INT(jobs_int(f.db, "SELECT count(*) FROM jobs WHERE max_tokens=7"), 3);
+    f.o.on_changed = ROW_ERROR;
+    f.o.max_line_bytes = INPUT_MAX_LINE_BYTES;
+    CHECK_OK(import_text(&f, "options.jsonl", three), f.e);
+    f.o.max_line_bytes = 22;
+    CHECK_ERR(import_text(&f, "options.jsonl", three), E_INPUT, f.e, "the options that shape");
     db_close(f.db);
 }
 
@@ -316,6 +321,67 @@ TEST(import_goes_on)
     CHECK_INT(jobs_int(f.db, "SELECT count(*) FROM jobs WHERE id=line"), 2500);
     CHECK_INT(jobs_int(f.db, "SELECT complete FROM inputs"), 1);
     db_close(f.db);
+}
+
+struct other {
+    struct fixture f;
+    const char *path;
+    uint64_t at; /* the item at which it begins; 0: when the file is entered */
+    bool begun;
+};
+
+static void import_other(struct other *o)
+{
+    if (o->begun) return;
+    o->begun = true;
+    o->f.o.paths = &o->path;
+    o->f.o.n_paths = 1;
+    CHECK_OK(import_files(o->f.db, &o->f.o, &o->f.c, &o->f.e), o->f.e);
+}
+
+static bool begin_at(void *user, uint64_t items)
+{
+    struct other *o = user;
+    if (items == o->at) import_other(o);
+    return true;
+}
+
+static void begin_first(void *user, const char *name)
+{
+    struct other *o = user;
+    if (!o->at && !strcmp(name, "input:commit")) import_other(o);
+}
+
+/* Two processes import one file at the same time: each line is a job once. */
+TEST(two_at_once)
+{
+    struct buf text = {0};
+    for (int i = 1; i <= 2500; i++)
+        CHECK(!buf_addf(&text, NULL, i % 700 ? "{\"id\":\"j%d\",\"prompt\":\"x\"}\n" : "{%d\n",
+                        i % 600 ? i : 5));
+    static const uint64_t at[] = {0, 1, 1000, 1001, 1500, 2500};
+    for (size_t k = 0; k < sizeof at / sizeof at[0]; k++) {
+        char name[20];
+        snprintf(name, sizeof name, "both%zu.db", k);
+        struct other o = {.at = at[k], .path = test_path("both.jsonl")};
+        struct fixture f = {
+            .db = jobs_open(name, &(struct db_opts){.point = begin_first, .point_user = &o})};
+        mem_init(&mem, 0);
+        f.o.row.mem = o.f.o.row.mem = &mem;
+        o.f.db = jobs_open(name, NULL);
+        f.o.go_on = begin_at;
+        f.o.user = &o;
+        CHECK_OK(import_text(&f, "both.jsonl", text.data), f.e);
+        CHECK(o.begun);
+        CHECK_INT(f.c.outcome[ROW_ADDED] + o.f.c.outcome[ROW_ADDED], 2500 - 3 - 4);
+        CHECK_INT(f.c.outcome[ROW_DUPLICATE] + o.f.c.outcome[ROW_DUPLICATE], 4);
+        CHECK_INT(f.c.outcome[ROW_BAD] + o.f.c.outcome[ROW_BAD], 3);
+        CHECK_INT(jobs_int(f.db, "SELECT count(*) FROM jobs"), 2500);
+        CHECK_INT(jobs_int(f.db, "SELECT complete*items+mine FROM inputs"), 5000);
+        db_close(o.f.db);
+        db_close(f.db);
+    }
+    buf_free(&text);
 }
 
 /* Shards share the jobs out: each is in exactly one, wherever its line stands; lines without an id
