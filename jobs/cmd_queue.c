@@ -88,7 +88,7 @@ void cmd_queue_close(struct cmd_queue *q)
 /* Is path the queue, or a file beside it that goes with it? */
 static bool of_queue(const char *path, const char *db)
 {
-    static const char *const ends[] = {"", "-journal", "-wal", "-shm", ".lock"};
+    static const char *const ends[] = {DB_FILES, ".lock"};
     bool same = false;
     for (size_t i = 0; i < sizeof ends / sizeof *ends && !same; i++) {
         struct buf b = {0};

@@ -5,6 +5,7 @@
 #include "jobs/schema.h"
 #include "src/os.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -32,17 +33,21 @@ static bool is_queue(const char *db)
     return n == 0 || (id == SCHEMA_APPLICATION_ID && !memcmp(head, start, sizeof start));
 }
 
-/* --fresh: the queue goes, with what SQLite keeps beside it. The lock is held. */
+/* --fresh: the queue goes, with what SQLite keeps beside it; a link to it stays. The lock is held.
+ */
 static enum status forget(const char *db, struct err *e)
 {
-    static const char *const ends[] = {"", "-journal", "-wal", "-shm"};
+    static const char *const ends[] = {DB_FILES};
     if (!is_queue(db))
         return err_set(e, E_USAGE, "%s is not a queue of nightshift; --fresh leaves it alone", db);
+    char *file = os_follow(db);
+    if (!file) return err_errno(e, errno, "%s", db);
     for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
         struct buf b = {0};
-        if (!buf_addf(&b, NULL, "%s%s", db, ends[i])) remove(b.data);
+        if (!buf_addf(&b, NULL, "%s%s", file, ends[i])) remove(b.data);
         buf_free(&b);
     }
+    free(file);
     return OK;
 }
 

@@ -32,6 +32,9 @@ struct db_opts {
     void *point_user;
 };
 
+/* Ends of the names of the files that a database has, its own first. */
+#define DB_FILES "", "-journal", "-wal", "-shm"
+
 /* E_DB when the file is no database, E_IO when it cannot be opened. */
 enum status db_open(struct db **out, const char *path, const struct db_opts *o, struct err *e);
 void db_close(struct db *db);

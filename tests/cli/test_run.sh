@@ -86,6 +86,10 @@ expect "or its difference runs" 0 "2 known, 1 changed" run "$tmp/good.jsonl" -o 
 expect "the other answers stand" 0 "" sh -c "grep -v '\"custom_id\":\"b\"' '$tmp/first.out' | while read -r l; do grep -qF \"\$l\" '$tmp/good.out' || exit 1; done"
 expect "fresh forgets" 0 "3 new, 0 known" run "$tmp/good.jsonl" -o "$tmp/good.out" --fresh
 
+ln -s good.out.db "$tmp/link.db"
+expect "through a link as well" 0 "3 new, 0 known" run "$tmp/good.jsonl" -o "$tmp/good.out" --db "$tmp/link.db" --fresh
+expect "which stays one" 0 "3 new, 0 known" sh -c "test -L '$tmp/link.db' && exec '$nightshift' run '$tmp/good.jsonl' -m '$model' -o '$tmp/good.out' --fresh"
+
 printf 'SQLite format 3\000 of another program, quite long enough for a header of a hundred bytes....' >"$tmp/foreign.db"
 cp "$tmp/foreign.db" "$tmp/foreign.copy"
 expect "fresh leaves other databases alone" 2 "foreign.db is not a queue of nightshift" run "$tmp/good.jsonl" --db "$tmp/foreign.db" --fresh
