@@ -22,12 +22,12 @@ def pad(length):
 
 def pack_pictures(pictures):
     """pictures: what draw.seen gives. Patches of all, padded to the longest one:
-    pixels [n][patches][588], labels [n][patches][4], places [n][patches][2], grids [n][2] (rows, columns)."""
+    pixels [n][patches][588], labels [n][patches][5], places [n][patches][2], grids [n][2] (rows, columns)."""
     longest = pad(max(len(p[0]) for p in pictures))
     n = len(pictures)
     out = {
         "pixels": np.zeros((n, longest, pictures[0][0].shape[1]), np.uint8),
-        "labels": np.zeros((n, longest, 4), np.uint8),
+        "labels": np.zeros((n, longest, pictures[0][1].shape[1]), np.uint8),
         "places": np.zeros((n, longest, 2), np.int16),
         "grids": np.array([p[2:] for p in pictures], np.int64),
     }
@@ -49,12 +49,17 @@ def pack_text(tok, rows):
     return {"ids": ids, "mask": mask}
 
 
+def shows(labels):
+    """Which patches show something, in either half."""
+    return (labels[..., :2] > 0).any(-1)
+
+
 def count(batch):
     """Adds what losses are divided by: answer ids, and patches by weight (1 where something is shown, else a quarter); and the
     number of pictures."""
     patches = 0.0
     if "labels" in batch:
-        patches = 0.25 * float(batch["grids"].prod(1).sum()) + 0.75 * float((batch["labels"][..., 0] > 0).sum())
+        patches = 0.25 * float(batch["grids"].prod(1).sum()) + 0.75 * float(shows(batch["labels"]).sum())
     counts = [int(batch["mask"].sum()), patches, len(batch.get("grids", ()))]
     return batch | {"counts": torch.tensor(counts, dtype=torch.float64)}
 
@@ -87,11 +92,9 @@ def easy_scene(rng, progress):
     kind = rng.random()
     if kind < 0.4:
         return scenes.shapes(rng, rng.choice((2, 4, 6, 9)), easy)
-    if kind < 0.52 or (kind < 0.82 and easy):
-        return scenes.text(rng, easy)
-    if kind < 0.82:
-        return scenes.page(rng)
-    return scenes.flag(rng) if kind < 0.9 else scenes.chart(rng, easy)
+    if kind < 0.85:
+        return scenes.text(rng, easy) if kind < 0.48 else scenes.page(rng, easy)
+    return scenes.flag(rng) if kind < 0.91 else scenes.chart(rng, easy)
 
 
 def texts_beside(size):

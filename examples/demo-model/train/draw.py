@@ -12,7 +12,7 @@ import numpy as np
 from PIL import Image, ImageDraw, ImageFilter, ImageFont
 
 import world
-from processor import cut, fit, grid
+from processor import PATCH, cut, fit, grid
 from scenes import SMALLEST_TEXT
 
 OVERSAMPLE = 4  # shapes are drawn so much larger and averaged
@@ -283,13 +283,18 @@ def owners(scene):
 
 
 def seen(scene, rng):
-    """What the model and its auxiliary heads get: (patches [n][588], labels [n][4] as owners() has them, rows, columns)."""
+    """What the model and its auxiliary heads get: (patches [n][588], labels [n][5], rows, columns). labels: class of the left
+    and of the right half, then what owners() has of the whole."""
     image, ids = draw(scene, rng)
     rows, columns = grid(*fit(*scene.source))
     pixels = cut(np.asarray(image), rows, columns)
     cells = cut(np.asarray(ids), rows, columns)
     table = owners(scene)
-    area = np.stack([(cells == i).sum(1) for i in range(1, len(table))], 1)
-    first = area.argmax(1)
-    owner = np.where(area[np.arange(len(cells)), first] >= 12, first + 1, 0)
-    return pixels, table[owner], rows, columns
+    halves = cells.reshape(-1, PATCH, 2, PATCH // 2) + len(table) * np.arange(2 * len(cells)).reshape(-1, 1, 2, 1)
+    area = np.bincount(halves.ravel(), minlength=2 * len(cells) * len(table)).reshape(-1, 2, len(table))[..., 1:]
+
+    def largest(area, least):
+        first = area.argmax(-1)
+        return table[np.where(area.max(-1) >= least, first + 1, 0)]
+
+    return pixels, np.concatenate([largest(area, 6)[..., 0], largest(area.sum(1), 12)[:, 1:]], 1), rows, columns

@@ -450,16 +450,17 @@ class Language(nn.Module):
 
 
 class Auxiliary(nn.Module):
-    """From one image row: class, colour, place and size of what each of its four patches shows. Not exported."""
+    """From one image row: what each of its four patches shows in its left and right halves (small letters come in pairs), then
+    colour, place and size. Not exported."""
 
-    SIZES = (len(world.classes()), len(world.colours()), 1 + len(world.CELLS), 3)
+    SIZES = (len(world.classes()), len(world.classes()), len(world.colours()), 1 + len(world.CELLS), 3)
 
     def __init__(self, c):
         super().__init__()
         self.head = nn.Linear(c.hidden, 4 * sum(self.SIZES))
 
     def forward(self, rows):
-        """rows [...][hidden] -> four logits [...][4][size]."""
+        """rows [...][hidden] -> logits [...][4][size], one for each of SIZES."""
         return self.head(rows).float().unflatten(-1, (4, -1)).split(self.SIZES, -1)
 
 

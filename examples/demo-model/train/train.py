@@ -32,7 +32,8 @@ STEPS, BATCH, RATE = 12000, 256, 1.5e-3
 GUESS = 1 << 20  # steps, while --minutes has not been measured
 MEASURE = range(10, 40)  # the steps of a stage that tell how many fit
 PATIENCE = 20  # steps in a row whose gradient may be useless
-LOGS = ("loss", "token", "class", "colour", "place", "size")
+SHOWN = ("left", "right", "colour", "place", "size")  # as draw.seen and the auxiliary heads have them
+LOGS = ("loss", "token", *SHOWN)
 
 
 class Plan:
@@ -71,7 +72,7 @@ def options():
     p.add_argument("--rate", type=float, help=f"highest learning rate, {RATE}; a run that goes on takes a new one")
     p.add_argument("--seed", type=int, default=1)
     p.add_argument("--experts", type=int, default=Config.experts)
-    p.add_argument("--from", dest="source", help="begin with the weights of this model's folder")
+    p.add_argument("--from", dest="source", help="begin with the weights of this model's folder; the tower's only with --sight 0")
     p.add_argument("--weights", help="file of JSON, {task: how many times as often as usual}; kept in the checkpoint")
     p.add_argument("--processes", type=int, help="that learn together; usually one for each core, on a GPU 1")
     p.add_argument("--workers", type=int, help="processes that make batches for each of those; usually 0, on a GPU the cores - 1")
@@ -125,9 +126,9 @@ def balance(model, progress, loads):
 def auxiliary_loss(model, rows, real, labels, patches, log):
     """Cross entropy of what each patch shows; patches that show something count four times. patches: their weights' sum."""
     labels = labels.long().unflatten(1, (-1, 4))[real]
-    weight = torch.where(labels[..., 0] > 0, 1.0, 0.25) / patches
+    weight = torch.where(batches.shows(labels), 1.0, 0.25) / patches
     loss = 0
-    for i, (name, logits) in enumerate(zip(("class", "colour", "place", "size"), model.auxiliary(rows[real]))):
+    for i, (name, logits) in enumerate(zip(SHOWN, model.auxiliary(rows[real]))):
         target = labels[..., i]
         loss = loss + (F.cross_entropy(logits.flatten(0, 1), target.flatten(), reduction="none") * weight.flatten()).sum()
         shown = target > 0
@@ -189,7 +190,7 @@ def begin(o):
     config = Config(vocab=tok.size, experts=o.experts)
     model = Demo(config, tok.special["<|media_pad|>"], tok.special["[PAD]"])
     if o.source:
-        warm.begin(model, tok, o.source)
+        warm.begin(model, tok, o.source, tower=o.sight == 0)
     return {"config": dataclasses.asdict(config), "ranks": tok.ranks, "model": model.state_dict(), "optimizer": None,
             "step": 0, "steps": GUESS if o.minutes else o.steps or STEPS, "minutes": o.minutes,
             "sight": int(o.sight * (GUESS if o.minutes else o.steps or STEPS)), "fitted": None,
