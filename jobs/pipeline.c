@@ -211,10 +211,11 @@ static enum status finish(struct pipeline *p, struct flight *f, enum status code
     struct result r = {.code = code, .message = message, .now = now_ms(), .run_id = p->o->run_id};
     struct err why;
     flight_result(f, &r, &why);
-    bool again = r.code && may_pass(f, r.code) && (uint64_t)f->job.attempt <= p->o->retries;
+    int64_t tries = f->job.attempt - f->job.tried;
+    bool again = r.code && may_pass(f, r.code) && (uint64_t)tries <= p->o->retries;
     enum status rc;
     if (again) {
-        double delay = r.code == E_INVALID_OUTPUT_JSON ? 0 : retry_delay(p, f->job.attempt);
+        double delay = r.code == E_INVALID_OUTPUT_JSON ? 0 : retry_delay(p, tries);
         rc = result_retry(p->o->db, &f->job, &r, (int64_t)(delay * 1000), e);
         if (!rc) p->report->retried++;
         p->dry = false;

@@ -106,7 +106,7 @@ static enum status take(struct db *db, const struct queue_worker *w, bool turn, 
     "WHERE id IN (SELECT id FROM jobs INDEXED BY " index " WHERE state='pending'" which            \
     " ORDER BY " order " LIMIT ?3) "                                                               \
     "RETURNING id, fence, attempt, input_id, line, byte_offset, custom_id, spec, place, "          \
-    "priority, text_bytes"
+    "priority, text_bytes, tried"
     static const char by_place_sql[] = CLAIM("jobs_next", "", "priority DESC, place, id");
     static const char from_place_sql[] =
         CLAIM("jobs_next", " AND priority=?4 AND place>=?5", "place, id");
@@ -129,7 +129,8 @@ static enum status take(struct db *db, const struct queue_worker *w, bool turn, 
         rc = read_claim(db, s, &out[*n], e);
         out[*n].place = sqlite3_column_int64(s, 8);
         out[*n].priority = sqlite3_column_int64(s, 9);
-        out[(*n)++].text_bytes = sqlite3_column_int64(s, 10);
+        out[*n].text_bytes = sqlite3_column_int64(s, 10);
+        out[(*n)++].tried = sqlite3_column_int64(s, 11);
     }
     return rc;
 }
@@ -396,8 +397,8 @@ enum status queue_retry(struct db *db, const struct queue_filter *f, int64_t *n,
     enum status rc = db_begin(db, "retry", e);
     if (rc) return rc;
     rc = db_run(db, e,
-                "UPDATE jobs SET state='pending', due_ms=NULL WHERE state IN ('failed','cancelled')"
-                " AND spec IS NOT NULL AND duplicate_of IS NULL AND " FILTER,
+                "UPDATE jobs SET state='pending', due_ms=NULL, tried=attempt WHERE state IN "
+                "('failed','cancelled') AND spec IS NOT NULL AND duplicate_of IS NULL AND " FILTER,
                 "sss", f->custom_id, f->state, f->code);
     if (rc) goto out;
     *n = db_changes(db);

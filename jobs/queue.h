@@ -41,6 +41,7 @@ struct queue_image {
 struct queue_job {
     int64_t id, fence;
     int64_t attempt; /* number of this try, from 1; an interruption begins no new one */
+    int64_t tried;   /* those before the user wanted it tried again */
     int64_t input_id, line, offset;
     int64_t priority, place, text_bytes;
     char *source; /* path of its input file; NULL for pictures and folders */

@@ -6,7 +6,7 @@
 #include "jobs/db.h"
 
 #define SCHEMA_APPLICATION_ID 0x6e736a71 /* "nsjq" */
-#define SCHEMA_VERSION        3
+#define SCHEMA_VERSION        4
 
 /* Makes the tables in an empty file; migrates an older one. E_DB for another program's database or
  * a newer version than this program knows. */

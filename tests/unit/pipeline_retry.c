@@ -69,6 +69,11 @@ TEST(retries)
     CHECK_INT(jobs_int(n.db, "SELECT attempt FROM failures WHERE custom_id='missing'"), 1);
     CHECK_INT(d.ms[0], 20);
     CHECK_INT(d.ms[1], 80);
+    /* Who wants it tried again gets as many tries as before. */
+    int64_t again;
+    CHECK_OK(queue_retry(n.db, &(struct queue_filter){.custom_id = "unread"}, &again, &e), e);
+    CHECK_OK(night_run(&n, &e), e);
+    CHECK_INT(jobs_int(n.db, "SELECT attempt FROM failures WHERE custom_id='unread'"), 6);
     night_close(&n);
 }
 

@@ -165,6 +165,8 @@ def page(rng, easy=0):
     top, left_over = rng.uniform(0, 6), MOST_CHARACTERS
     while left_over > 0:
         size = SMALLEST_TEXT * 4 ** rng.random() ** (0.7 if easy else 1.5)
+        if not scene.page:
+            size = min(size, (height - top) / 1.3)
         if top + 1.25 * size > height:
             break
         count = min(left_over, int(width / (0.6 * size)))
