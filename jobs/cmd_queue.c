@@ -203,13 +203,27 @@ enum status cmd_import(struct db *db, const struct cmd_options *o, const struct 
 }
 
 /* Into a queue that is thrown away. need: what its jobs are like, or NULL. */
+/* A copy of the queue in db; queues of earlier versions stay as they are. */
+static enum status copy_queue(struct db *db, const char *queue, struct err *e)
+{
+    struct db *from;
+    enum status rc = db_open(&from, queue, &(struct db_opts){.must_exist = true}, e);
+    if (rc) return rc;
+    rc = db_copy(from, db, e);
+    db_close(from);
+    return rc;
+}
+
+/* queue: what the import is to find, or NULL. */
 static enum status import_dry(const struct cmd_options *o, const struct cmd_model *m,
-                              struct import_counts *c, struct measure *need, struct err *e)
+                              const char *queue, struct import_counts *c, struct measure *need,
+                              struct err *e)
 {
     struct db *db;
     enum status rc = db_open(&db, "", &(struct db_opts){.must_exist = false}, e);
     if (rc) return rc;
-    rc = schema_apply(db, e);
+    if (queue) rc = copy_queue(db, queue, e);
+    if (!rc) rc = schema_apply(db, e);
     if (!rc) rc = cmd_import(db, o, m, c, e);
     if (!rc && need) rc = measure_queue(db, &m->config, m->tok, cmd_model_image_rows(m), need, e);
     db_close(db);
@@ -247,17 +261,24 @@ enum status cmd_measure_first(const struct cmd_options *o, const struct cmd_mode
                               struct measure *need, struct err *e)
 {
     struct import_counts c;
-    enum status rc = import_dry(o, m, &c, need, e);
+    enum status rc = import_dry(o, m, NULL, &c, need, e);
     if (!rc) rc = check_strict(o, &c, e);
     if (rc || need->jobs) return rc;
     return err_set(e, E_INPUT, "plan: there is no job that can run");
 }
 
-/* With --strict or --dry-run: what would happen, without a trace. */
-enum status cmd_look_first(const struct cmd_options *o, const struct cmd_model *m, struct err *e)
+enum status cmd_look_first(const struct cmd_options *o, const struct cmd_model *m,
+                           const char *queue, struct err *e)
 {
     struct import_counts c;
-    enum status rc = import_dry(o, m, &c, NULL, e);
+    enum status rc = OK;
+    if (o->fresh || !os_exists(queue)) queue = NULL;
+    /* Bad lines that the queue knows already are bad as well. */
+    if (queue && o->strict) {
+        rc = import_dry(o, m, NULL, &c, NULL, e);
+        if (!rc) rc = check_strict(o, &c, e);
+    }
+    if (!rc) rc = import_dry(o, m, queue, &c, NULL, e);
     if (rc) return rc;
     if (o->dry_run) cmd_tell_import(o, &c);
     return check_strict(o, &c, e);

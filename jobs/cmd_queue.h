@@ -42,9 +42,10 @@ enum status cmd_import(struct db *db, const struct cmd_options *o, const struct 
                        struct import_counts *c, struct err *e);
 /* One line about it on standard error. */
 void cmd_tell_import(const struct cmd_options *o, const struct import_counts *c);
-/* For --strict and --dry-run: imports into a queue that is thrown away. E_INPUT with --strict when
- * there is a bad job. */
-enum status cmd_look_first(const struct cmd_options *o, const struct cmd_model *m, struct err *e);
+/* For --strict and --dry-run: what an import into `queue`, which need not be there, would do, tried
+ * on a copy that is thrown away. E_INPUT with --strict when there is a bad job. */
+enum status cmd_look_first(const struct cmd_options *o, const struct cmd_model *m,
+                           const char *queue, struct err *e);
 
 /* What the jobs of the operands are like. E_INPUT when none can run. */
 enum status cmd_measure_first(const struct cmd_options *o, const struct cmd_model *m,

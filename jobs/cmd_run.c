@@ -89,7 +89,7 @@ int cmd_run(const struct cmd_options *o)
     if (!rc) rc = cmd_check_names(o, name.data, &e);
     if (!rc) rc = cmd_check_outputs(o, &e);
     if (!rc) rc = cmd_model_begin(&m, o, &e);
-    if (!rc && (o->strict || o->dry_run)) rc = cmd_look_first(o, &m, &e);
+    if (!rc && (o->strict || o->dry_run)) rc = cmd_look_first(o, &m, name.data, &e);
     if (!rc && !o->dry_run) rc = work_queue(o, &m, name.data, &code, &e);
     cmd_model_close(&m);
     buf_free(&name);

@@ -8,7 +8,7 @@ int cmd_add(const struct cmd_options *o)
     struct import_counts c;
     if (!o->db) return cmd_usage("add: needs --db FILE");
     cmd_catch_signals();
-    enum status rc = o->strict || o->dry_run ? cmd_look_first(o, NULL, &e) : OK;
+    enum status rc = o->strict || o->dry_run ? cmd_look_first(o, NULL, o->db, &e) : OK;
     if (!rc && !o->dry_run) {
         rc = cmd_queue_open(&q, o->db, false, LOCK_NONE, &e);
         if (rc) return cmd_fail(&e);

@@ -56,6 +56,13 @@ expect "an input is never written to" 2 "is an input" run "$tmp/good.jsonl" -o "
 expect "no queue is 2" 2 "no such queue" run -o "$tmp/none.out"
 expect "strict is 3 before anything runs" 3 "2 of 6 jobs cannot run" run "$tmp/bad.jsonl" -o "$tmp/strict.out" --strict
 [ ! -e "$tmp/strict.out" ] && [ ! -e "$tmp/strict.out.db" ] && passed=$((passed + 1)) || { failed=$((failed + 1)) && echo "FAILED strict leaves a trace"; }
+sum=$(sha256sum <"$tmp/good.out.db" | cut -c1-64)
+printf '{"id":"d","prompt":"x"}\n{"id":"b","prompt":"another b"}\n' >"$tmp/more.jsonl"
+expect "strict knows the ids of the queue" 3 "1 of 2 jobs cannot run" run "$tmp/more.jsonl" -o "$tmp/good.out" --strict
+expect "and says where they are" 3 "line 2 of .*good.jsonl and again on line 2" run "$tmp/more.jsonl" -o "$tmp/good.out" --strict
+expect "a dry run knows what is there" 0 "0 new, 3 known" run "$tmp/good.jsonl" -o "$tmp/good.out" --dry-run
+expect "unless it is to be forgotten" 0 "3 new, 0 known" run "$tmp/good.jsonl" -o "$tmp/good.out" --dry-run --fresh
+expect "the queue is as it was" 0 "$sum" sha256sum "$tmp/good.out.db"
 expect "dry run leaves nothing" 0 "3 new" run "$tmp/good.jsonl" -o "$tmp/dry.out" --dry-run
 [ ! -e "$tmp/dry.out.db" ] && passed=$((passed + 1)) || { failed=$((failed + 1)) && echo "FAILED a dry run leaves a trace"; }
 expect "no model files is 4" 4 "nightshift: " "$nightshift" run "$tmp/good.jsonl" -m "$tmp" -o "$tmp/x.out"
