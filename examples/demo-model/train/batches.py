@@ -92,9 +92,9 @@ def easy_scene(rng, progress):
     kind = rng.random()
     if kind < 0.4:
         return scenes.shapes(rng, rng.choice((2, 4, 6, 9)), easy)
-    if kind < 0.85:
-        return scenes.text(rng, easy) if kind < 0.48 else scenes.page(rng, easy)
-    return scenes.flag(rng) if kind < 0.91 else scenes.chart(rng, easy)
+    if kind < 0.82:
+        return scenes.text(rng, easy) if kind < 0.52 or easy else scenes.page(rng)
+    return scenes.flag(rng) if kind < 0.9 else scenes.chart(rng, easy)
 
 
 def texts_beside(size):

@@ -111,7 +111,11 @@ def tokenizer_json(tok):
 def save(folder, model, tok):
     os.makedirs(folder, exist_ok=True)
     held = tensors(model)
-    save_file(held, os.path.join(folder, "model.safetensors"), metadata={"format": "pt"})
+    weights = os.path.join(folder, "model.safetensors")
+    save_file(held, weights, metadata={"format": "pt"})
+    umask = os.umask(0)
+    os.umask(umask)
+    os.chmod(weights, 0o666 & ~umask)  # it was for its owner alone
     files = {
         "model.safetensors.index.json": {
             "metadata": {"total_size": sum(t.nbytes for t in held.values())},

@@ -156,15 +156,15 @@ def text(rng, easy=0):
     return scene
 
 
-def page(rng, easy=0):
+def page(rng):
     """Many lines of characters, for the tower alone: as many letters as 20 pictures of one word."""
-    background = "white" if easy else rng.choice(list(world.BACKGROUNDS))
-    colours = ["black"] if easy else [c for c in world.COLOURS if background in world.backgrounds_for(c)]
-    scene = plain(start(rng, "page", background, 56, 3.0), easy)
+    background = rng.choice(list(world.BACKGROUNDS))
+    colours = [c for c in world.COLOURS if background in world.backgrounds_for(c)]
+    scene = start(rng, "page", background, 56, 3.0)
     width, height = scene.size_seen
     top, left_over = rng.uniform(0, 6), MOST_CHARACTERS
     while left_over > 0:
-        size = SMALLEST_TEXT * 4 ** rng.random() ** (0.7 if easy else 1.5)
+        size = SMALLEST_TEXT * 4 ** rng.random() ** 1.5
         if not scene.page:
             size = min(size, (height - top) / 1.3)
         if top + 1.25 * size > height:

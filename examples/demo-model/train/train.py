@@ -72,7 +72,7 @@ def options():
     p.add_argument("--rate", type=float, help=f"highest learning rate, {RATE}; a run that goes on takes a new one")
     p.add_argument("--seed", type=int, default=1)
     p.add_argument("--experts", type=int, default=Config.experts)
-    p.add_argument("--from", dest="source", help="begin with the weights of this model's folder; the tower's only with --sight 0")
+    p.add_argument("--from", dest="source", help="begin with the weights of this model's folder")
     p.add_argument("--weights", help="file of JSON, {task: how many times as often as usual}; kept in the checkpoint")
     p.add_argument("--processes", type=int, help="that learn together; usually one for each core, on a GPU 1")
     p.add_argument("--workers", type=int, help="processes that make batches for each of those; usually 0, on a GPU the cores - 1")
@@ -190,7 +190,7 @@ def begin(o):
     config = Config(vocab=tok.size, experts=o.experts)
     model = Demo(config, tok.special["<|media_pad|>"], tok.special["[PAD]"])
     if o.source:
-        warm.begin(model, tok, o.source, tower=o.sight == 0)
+        warm.begin(model, tok, o.source)
     return {"config": dataclasses.asdict(config), "ranks": tok.ranks, "model": model.state_dict(), "optimizer": None,
             "step": 0, "steps": GUESS if o.minutes else o.steps or STEPS, "minutes": o.minutes,
             "sight": int(o.sight * (GUESS if o.minutes else o.steps or STEPS)), "fitted": None,

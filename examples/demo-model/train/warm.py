@@ -31,13 +31,11 @@ def token_rows(old, old_tok, tok, spell):
     return torch.stack(rows)
 
 
-def begin(model, tok, folder, tower=True):
-    """tower: its weights and the projector's as well. A tower that once learned to see with few patch filters does not find
-    new ones: it is better begun fresh where there is a first stage."""
+def begin(model, tok, folder):
     old_model, old_tok = checkpoint.load(folder)
     old, new = old_model.state_dict(), model.state_dict()
     for name, t in new.items():
-        if name.startswith("auxiliary.") or (not tower and name.startswith(("vision_tower.", "mm_projector."))):
+        if name.startswith("auxiliary."):
             continue
         value = old[name]
         if name.endswith("embed_tokens.weight"):
