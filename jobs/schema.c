@@ -167,7 +167,7 @@ static const char *const steps[SCHEMA_VERSION] = {
 
     "ALTER TABLE job_images ADD COLUMN mtime_ns INTEGER; -- of the file at import, since 1970\n",
 
-    "ALTER TABLE jobs ADD COLUMN tried INTEGER NOT NULL DEFAULT 0; -- `attempt` at the last retry\n",
+    "ALTER TABLE jobs ADD COLUMN tried INTEGER NOT NULL DEFAULT 0; -- attempt at the last retry\n",
 };
 /* clang-format on */
 

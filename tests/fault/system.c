@@ -160,7 +160,7 @@ static bool ready(void)
     copy("out.jsonl.db", "begun");
     copy("out.jsonl.db", "old");
     sql("old", "DROP TABLE expert_use; ALTER TABLE job_images DROP COLUMN mtime_ns; "
-               "PRAGMA user_version=1");
+               "ALTER TABLE jobs DROP COLUMN tried; PRAGMA user_version=1");
     if (!did(commands[RESUMED].args, 1)) return false;
     copy("out.jsonl.db", "done");
     copy("out.jsonl.db", "own");
