@@ -20,7 +20,6 @@ sys.path[:0] = [HERE, os.path.join(HERE, "..", "..", "examples", "demo-model", "
 import numpy as np
 import tiktoken
 import torch
-from llmcompressor.modeling.kimi_k3 import media_utils
 from PIL import Image
 from safetensors.torch import load_file
 
@@ -68,15 +67,10 @@ class Vendor:
             module.load_state_dict({n: held[prefix + n].float() for n in module.state_dict()})
 
     def picture(self, image):
-        """(patches in the vendor's order as the tower wants them, grid) by the vendor's own steps."""
-        p = self.processor
-        r = media_utils.navit_resize_image(*image.size, p["patch_size"], 2, p["in_patch_limit"],
-                                           p["patch_limit_on_one_side"], None)
-        small = image.resize((r["new_width"], r["new_height"]), Image.BICUBIC)
-        return np.asarray(small), r
-
-    def rows(self, pixels):
-        return vision.answers(self.tower, self.projector, pixels, self.processor)[2]
+        """(pixels resized, image rows) by the vendor's own steps."""
+        r = vision.sizes(*image.size, self.processor)
+        pixels = np.asarray(image.resize((r["new_width"], r["new_height"]), Image.BICUBIC))
+        return pixels, vision.answers(self.tower, self.projector, pixels, self.processor, r)[2]
 
     @torch.no_grad()
     def logits(self, ids, rows, media):
@@ -122,8 +116,8 @@ def main():
         ids, theirs, ours = tok.open("message", role="user"), [], []
         for name in pictures:
             image = Image.open(os.path.join(os.path.dirname(path), name)).convert("RGB")
-            pixels, _ = vendor.picture(image)
-            theirs.append(vendor.rows(pixels))
+            pixels, rows = vendor.picture(image)
+            theirs.append(rows)
             ours.append(own_rows(model, pixels))
             assert theirs[-1].shape == ours[-1].shape
             ids += tok.image(*image.size, len(ours[-1]))

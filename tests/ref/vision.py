@@ -126,10 +126,16 @@ def picture(size, rng):
     return (slope + rng.integers(0, 56, (h, w, 3))).astype(np.uint8)
 
 
-def answers(tower, projector, pixels, proc):
+def sizes(width, height, proc):
+    """How a picture is resized and padded, by the vendor's code."""
+    return media_utils.navit_resize_image(width, height, proc["patch_size"], 2, proc["in_patch_limit"],
+                                          proc["patch_limit_on_one_side"], None)
+
+
+def answers(tower, projector, pixels, proc, r=None):
+    """pixels: resized already; r: what `sizes` gave for the picture before that."""
     h, w = pixels.shape[:2]
-    r = media_utils.navit_resize_image(w, h, proc["patch_size"], 2, proc["in_patch_limit"], proc["patch_limit_on_one_side"],
-                                       None)
+    r = r or sizes(w, h, proc)
     assert (r["new_width"], r["new_height"]) == (w, h)
     padded = np.pad(pixels, ((0, r["pad_height"]), (0, r["pad_width"]), (0, 0)))[None]
     norm = media_utils.normalize(padded, np.array(proc["image_mean"]), 1.0 / np.array(proc["image_std"]))
